@@ -99,7 +99,7 @@ impl Postgres {
         connection.query("SELECT pg_reload_conf()")?;
         // The server says no when it has read them.
         let asks = wait_for(PATIENCE, || pg::Connection::open(self.address, &[("user", "postgres")]).is_err());
-        if asks { Ok(()) } else { bail!("PostgreSQL still asks for no password") }
+        if asks { Ok(()) } else { bail!("PostgreSQL still asks for no password:\n{}", self.log()) }
     }
 
     /// Puts other rules into `pg_hba.conf`, which let `postgres` in without a password.
@@ -107,7 +107,7 @@ impl Postgres {
         std::fs::write(self.process.dir().join("data/pg_hba.conf"), rules)?;
         self.process.signal("HUP")?;
         let open = wait_for(PATIENCE, || pg::Connection::open(self.address, &[("user", "postgres")]).is_ok());
-        if open { Ok(()) } else { bail!("PostgreSQL does not take its new rules") }
+        if open { Ok(()) } else { bail!("PostgreSQL does not take its new rules:\n{}", self.log()) }
     }
 
     /// Sends a signal by name: `QUIT` ends it at once, `INT` after its clients were told.

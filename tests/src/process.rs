@@ -15,6 +15,9 @@ use tempfile::TempDir;
 /// How long a server may take to start or to stop. Generous: the machine of a test run may be busy with a build.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The last lines of a log that are told with a test that fails.
+const TOLD_LINES: usize = 30;
+
 /// One server process with a private directory; stopped and cleaned when dropped, and also when the test process dies.
 pub struct Process {
     name: &'static str,
@@ -155,6 +158,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A test that fails shows this: what its servers had to say is gone with them.
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(TOLD_LINES)..];
+            eprintln!("{} ({}) has logged at last:\n{}", self.name, self.pid(), last.join("\n"));
+        }
         // The watcher first: with its input closed it would signal a process id that may be somebody else's by then.
         let _ = self.watcher.kill();
         let _ = self.watcher.wait();

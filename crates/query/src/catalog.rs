@@ -3,7 +3,7 @@
 //! A statement plans against one [`CatalogState`]; a transaction that runs DDL works on a picture of its own and
 //! publishes its changes at COMMIT. The epoch of a picture is unique, so that cached plans know whether they hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -218,7 +218,8 @@ pub struct Catalog {
     current: ArcSwap<CatalogState>,
     epochs: AtomicU64,
     ids: AtomicU32,
-    publishing: Mutex<()>,
+    /// Held by whoever changes the picture; in it the names that are kept for tables that are being made elsewhere.
+    publishing: Mutex<BTreeSet<String>>,
     /// Servers with tables of ours; set once, at start.
     fleet: OnceLock<Arc<Fleet>>,
 }
@@ -233,7 +234,7 @@ impl Catalog {
             current: ArcSwap::from_pointee(CatalogState::default()),
             epochs: AtomicU64::new(1),
             ids: AtomicU32::new(FIRST_TABLE_ID),
-            publishing: Mutex::new(()),
+            publishing: Mutex::default(),
             fleet: OnceLock::new(),
         };
         let schema = kv_schema(catalog.next_id());
@@ -303,10 +304,11 @@ impl Catalog {
         index: &Arc<IndexDef>,
         is_gone: impl Fn(&IndexDef) -> bool,
     ) -> Result<()> {
-        let _publishing = self.publishing.lock();
+        let reserved = self.publishing.lock();
         let state = self.current.load();
         let is_key = |table: &Table| matches!(table, Table::Grid(region) if region.schema().key_name == index.name);
-        let is_relation = state.tables.contains_key(&index.name)
+        let is_relation = reserved.contains(&index.name)
+            || state.tables.contains_key(&index.name)
             || state.tables.values().any(is_key)
             || state.index(&index.name, is_gone).is_some();
         if is_relation {
@@ -368,14 +370,38 @@ impl Catalog {
         made.filter(|id| !is_known(id)).collect()
     }
 
+    /// Keeps names for a table that is being made elsewhere: until this is dropped nobody else gives one of them to anything.
+    ///
+    /// # Errors
+    /// 42P07 where something has one of them, or will have it.
+    pub(crate) fn reserve(&self, names: Vec<String>) -> Result<Reserved<'_>> {
+        let mut reserved = self.publishing.lock();
+        let state = self.current.load();
+        if let Some(taken) = names.iter().find(|name| reserved.contains(*name) || state.is_relation(name)) {
+            return Err(is_taken(taken));
+        }
+        reserved.extend(names.iter().cloned());
+        Ok(Reserved { catalog: self, names })
+    }
+
     /// Makes the changes of a draft what everybody sees, and with them the rows that `commit_rows` commits: both or none. Returns
     /// the tables that lost their name.
     ///
     /// # Errors
-    /// 40001 where another transaction changed one of the names since the draft was begun, and the errors of
-    /// `commit_rows`.
+    /// 40001 where another transaction changed one of the names since the draft was begun, 42P07 where one is kept for somebody else, and
+    /// the errors of `commit_rows`.
     pub fn publish(&self, draft: &CatalogDraft, commit_rows: impl FnOnce() -> Result<()>) -> Result<Vec<TableId>> {
-        let _publishing = self.publishing.lock();
+        self.publish_with(draft, &[], commit_rows)
+    }
+
+    /// The same; `own`: names that are kept for these changes.
+    fn publish_with(
+        &self,
+        draft: &CatalogDraft,
+        own: &[String],
+        commit_rows: impl FnOnce() -> Result<()>,
+    ) -> Result<Vec<TableId>> {
+        let reserved = self.publishing.lock();
         let mut next = CatalogState::clone(&self.current.load());
         let mut dropped = Vec::new();
         for change in &draft.changes {
@@ -393,18 +419,47 @@ impl Catalog {
             };
         }
         for change in &draft.changes {
-            let Some(Table::Grid(region)) = &change.after else { continue };
+            let Some(table) = &change.after else { continue };
             // The last of several changes counts.
-            if next.tables.get(&change.name).map(Table::id) != Some(region.id()) {
+            if next.tables.get(&change.name).map(Table::id) != Some(table.id()) {
                 continue;
             }
-            next.check_names(&change.name, region)?;
+            let mut others = reserved.iter().filter(|name| !own.contains(name));
+            if let Some(name) = others.find(|name| **name == change.name || table.names_index(name)) {
+                return Err(is_taken(name));
+            }
+            if let Table::Grid(region) = table {
+                next.check_names(&change.name, region)?;
+            }
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)
+    }
+}
+
+/// Names that are kept for a table that is being made elsewhere, until this is dropped.
+#[must_use]
+pub(crate) struct Reserved<'c> {
+    catalog: &'c Catalog,
+    names: Vec<String>,
+}
+
+impl Reserved<'_> {
+    /// As [`Catalog::publish`], of the table that they are kept for.
+    pub(crate) fn publish(&self, draft: &CatalogDraft) -> Result<()> {
+        self.catalog.publish_with(draft, &self.names, || Ok(())).map(drop)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut reserved = self.catalog.publishing.lock();
+        for name in &self.names {
+            reserved.remove(name);
+        }
     }
 }
 

@@ -282,8 +282,9 @@ impl Engine {
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
         let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
-        let (reads_replicas, own, turn) = (means.reads_replicas, OnceLock::new(), Arc::clone(means.turn()));
-        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, turn });
+        let (reads_replicas, turn) = (means.reads_replicas, Arc::clone(means.turn()));
+        let (own, readers) = (OnceLock::new(), OnceLock::new());
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, readers, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.

@@ -46,6 +46,22 @@ const LOCKED: &str = "55P03";
 
 static TAKE: Name = Name::new("snapshots of shards");
 
+/// How a statement reads a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Streams, each of which may have a connection at the same time as the others.
+    pub streams: usize,
+    /// Whether one stream reads it, once.
+    pub is_sole: bool,
+}
+
+/// The right to read snapshots while other statements run, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Readers {
+    _rights: Vec<Keeping>,
+}
+
 /// Snapshots that are there to be read, until this is dropped.
 pub struct Snapshots {
     /// By server, as it was asked for.
@@ -202,8 +218,7 @@ impl Snapshots {
         .await
     }
 
-    /// Takes a snapshot of each of these servers, as of a moment of its own: with each, whether it has one reader only. `from_replicas`:
-    /// of a replica of each that has one.
+    /// Takes a snapshot of each of these servers, as of a moment of its own. `from_replicas`: of a replica of each that has one.
     ///
     /// # Errors
     /// 53300 where too many are kept; what a server says, or that it cannot be reached.
@@ -211,7 +226,7 @@ impl Snapshots {
         fleet: &Fleet,
         pool: &Arc<Pool>,
         role: &str,
-        servers: &BTreeMap<Arc<str>, bool>,
+        servers: &BTreeMap<Arc<str>, Reading>,
         from_replicas: bool,
     ) -> Result<Self> {
         scope::scope(&TAKE, async {
@@ -228,7 +243,7 @@ impl Snapshots {
             }
             let names = export(&mut all).await?;
             let all = all.into_iter().zip(servers.values());
-            Ok(Self::of(names, all.map(|((server, held), is_sole)| (server, *is_sole, held))))
+            Ok(Self::of(names, all.map(|((server, held), reading)| (server, reading.is_sole, held))))
         })
         .await
     }
@@ -382,14 +397,33 @@ impl Moment {
         Ok((&kept.member, kept.import()))
     }
 
-    /// Fixes what a statement sees of these servers, before its first row is asked for: with each, whether one stream reads it, once.
+    /// Fixes what a statement sees of these servers, before its first row is asked for. What it returns the statement has for as long as it
+    /// may read.
     ///
     /// # Errors
     /// As [`Snapshots::take`].
-    pub async fn fix(&self, servers: &BTreeMap<Arc<str>, bool>) -> Result<()> {
-        let Of::Each { from_replicas } = self.of else { return self.snapshots(true).await.map(|_| ()) };
-        let take = || Snapshots::each(&self.fleet, self.fleet.pool_of_queries(), &self.role, servers, from_replicas);
-        self.taken.get_or_try_init(take).await.map(|_| ())
+    pub async fn fix(&self, servers: &BTreeMap<Arc<str>, Reading>) -> Result<Readers> {
+        let pool = self.fleet.pool_of_queries();
+        let each = match self.of {
+            Of::Each { from_replicas } => Some(from_replicas),
+            Of::All { .. } => None,
+        };
+        match each {
+            Some(from_replicas) => {
+                let take = || Snapshots::each(&self.fleet, pool, &self.role, servers, from_replicas);
+                self.taken.get_or_try_init(take).await?;
+            }
+            None => {
+                self.snapshots(true).await?;
+            }
+        }
+        let mut rights = Vec::with_capacity(servers.len());
+        for (server, reading) in servers {
+            // A sole reader has the connection that keeps the snapshot, which is counted.
+            let connections = if each.is_some() && reading.is_sole { 0 } else { reading.streams };
+            rights.push(pool.reading(server, connections).await?);
+        }
+        Ok(Readers { _rights: rights })
     }
 
     /// Lends a connection in a transaction that sees what a server had at the moment.

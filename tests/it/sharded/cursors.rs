@@ -214,3 +214,49 @@ fn a_cursor_over_a_join_that_goes_to_files_reads_its_shards_again() {
     done(&mut client, "COMMIT");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn cursors_that_read_a_shard_more_than_once_leave_connections_to_others() {
+    // Queries may have eight of these, and half of them keep snapshots, or read these behind cursors.
+    let fleet = Fleet::with(2, "connections_per_server_max = 16\n[server]\ncores = 1");
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t SELECT i, i FROM generate_series(1, 20) AS s(i)");
+    // One connection to each shard keeps what it sees, and two read it.
+    let join = "SELECT a.v FROM t a JOIN t b ON b.v = a.v";
+    let begin = |holder: &mut pg::Connection, query: &str| {
+        done(holder, "BEGIN");
+        holder.query(&format!("DECLARE c CURSOR FOR {query}"))?;
+        holder.query("FETCH 1 FROM c")
+    };
+    let mut open: Vec<pg::Connection> = Vec::new();
+    let error = loop {
+        let mut holder = fleet.client();
+        match begin(&mut holder, join) {
+            Ok(found) => assert_eq!(found.len(), 1),
+            Err(error) => break format!("{error:#}"),
+        }
+        open.push(holder);
+    };
+    assert!(error.contains("53300"), "{error}");
+    assert_eq!(open.len(), 1);
+    // Whoever has begun goes on, and whatever is read at once is read.
+    assert_eq!(open[0].query("FETCH ALL FROM c").unwrap().len(), 19);
+    assert_eq!(client.value(&format!("SELECT count(*) FROM ({join}) AS j")).unwrap(), "20");
+    done(&mut open[0], "COMMIT");
+    // More than may be counted: nobody else has a cursor meanwhile.
+    let often = ["SELECT v FROM t"; 5].join(" UNION ALL ");
+    let mut often_read = Vec::new();
+    assert!(wait_for(PATIENCE, || {
+        let has_begun = begin(&mut client, &often).is_ok();
+        if has_begun {
+            assert!(begin(&mut open[0], join).is_err());
+            done(&mut open[0], "ROLLBACK");
+            often_read = rows(&mut client, "FETCH ALL FROM c");
+        }
+        done(&mut client, "ROLLBACK");
+        has_begun
+    }));
+    assert_eq!(often_read.len(), 99);
+    fleet.ashlar.check_log();
+}

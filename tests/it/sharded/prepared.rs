@@ -75,6 +75,25 @@ fn a_connection_that_is_made_as_new_is_told_statements_again() {
 }
 
 #[test]
+fn a_table_that_was_dropped_is_known_to_no_connection_any_more() {
+    for drop in ["DROP TABLE t", "DROP TABLE t, other"] {
+        let fleet = fleet_of_one_connection();
+        let mut client = fleet.client();
+        done(&mut client, &format!("CREATE TABLE other (k bigint PRIMARY KEY) {}", fleet.by("k")));
+        let sql = "SELECT v FROM t WHERE k = $1";
+        prepare(&mut client, "before", sql).unwrap();
+        assert_eq!(run_text(&mut client, "before", "1").unwrap(), "one");
+        done(&mut client, drop);
+        done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v int) {}", fleet.by("k")));
+        done(&mut client, "INSERT INTO t VALUES (1, 7)");
+        // The same text is about another table.
+        prepare(&mut client, "behind", sql).unwrap();
+        assert_eq!(run_text(&mut client, "behind", "1").unwrap(), "7", "{drop}");
+        fleet.ashlar.check_log();
+    }
+}
+
+#[test]
 fn a_plan_is_of_the_table_as_it_is() {
     let fleet = fleet_of_one_connection();
     let (mut early, mut late) = (fleet.client(), fleet.client());

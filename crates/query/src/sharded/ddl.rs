@@ -426,9 +426,11 @@ pub(crate) async fn create(
     } else {
         creating(&table, statement)?
     };
-    // From here on it ends by itself: the name is taken, and what becomes of it follows what becomes of the table.
+    // Who is first with a name has it: nothing here gets it, whatever it is, until it is known what has become of the table.
+    let key_name = Some(&table.schema.key_name).filter(|name| !name.is_empty());
+    let reserved = engine.catalog().reserve([&name].into_iter().chain(key_name).cloned().collect())?;
+    // From here on it ends by itself: what becomes of the name follows what becomes of the table.
     let ending = means.ending();
-    // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
         let is_there = |name: &str| known.servers.get(name).is_some_and(|server| server.primary.is_none());
@@ -440,21 +442,15 @@ pub(crate) async fn create(
             None => Ok(()),
         }
     })?;
-    // One that is being renamed shows its new name before it looks whether anybody has taken it, as this does the other way round: so one of
-    // the two sees the other.
-    if engine.catalog().current().is_relation(&name) {
-        fleet.catalog().change(|known| Ok(known.tables.remove(&name)))?;
-        return Err(exists());
-    }
     let publish = || {
         let mut draft = engine.catalog().draft();
         engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
-        engine.catalog().publish(&draft, || Ok(()))
+        reserved.publish(&draft)
     };
     let made = fleet.on_all(&means.role, &work, ending.asked()).await;
     let error = match made {
         Ok(left) => match publish() {
-            Ok(_) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
+            Ok(()) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
             Err(error) => undo(&table, means, error).await,
         },
         Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {

@@ -332,7 +332,10 @@ pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], m
     for table in tables {
         add(&mut work, leaving(table)?);
     }
-    everywhere(&first.fleet, means, &work).await?;
+    let dropped = everywhere(&first.fleet, means, &work).await;
+    // What they have prepared is about tables that are gone: those of the same names would be others.
+    work.iter().for_each(|(server, _)| first.fleet.forget(server));
+    dropped?;
     first.fleet.catalog().change(|known| {
         tables.iter().for_each(|table| drop(known.tables.remove(&table.schema.name)));
         Ok(())

@@ -21,6 +21,7 @@ use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, SqlType};
 use ashlar_functions::error::from_datafusion;
 use ashlar_shard::backend::{ReadType, check_columns};
+use ashlar_shard::snapshot::Reading;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -158,8 +159,8 @@ pub(crate) struct Unsettled {
     session: mpsc::Sender<OwnRead>,
     /// What is to be read over the transaction's connections.
     wanted: Vec<Wanted>,
-    /// Of which servers what is seen is to be fixed.
-    fixed: BTreeMap<Arc<str>, bool>,
+    /// Of which servers what is seen is to be fixed, and how they are read.
+    fixed: BTreeMap<Arc<str>, Reading>,
 }
 
 /// What is to be settled of a plan, where the session is there for that. `logical`: the same query.
@@ -194,13 +195,14 @@ pub(crate) async fn settle(unsettled: Unsettled, context: &TaskContext, means: &
     let Unsettled { session, wanted, fixed } = unsettled;
     // Who waits for a shard has no turn: whatever keeps its rows may wait for one.
     means.pause();
+    let asking = context.session_config().get_extension::<Asking>();
+    let asking = asking.ok_or_else(|| Error::internal("a scan of shards runs for nobody"))?;
     if let Some(moment) = means.moment.as_ref().filter(|_| !fixed.is_empty()) {
-        moment.fix(&fixed).await?;
+        let readers = moment.fix(&fixed).await?;
+        // This is the only time that anything of the statement is fixed.
+        let _ = asking.readers.set(Arc::new(readers));
     }
     if !wanted.is_empty() {
-        let Some(asking) = context.session_config().get_extension::<Asking>() else {
-            return Err(Error::internal("a scan of shards runs for nobody"));
-        };
         let own = read(&session, wanted, context).await?;
         // Nothing has been there before: this is the only reading of the statement.
         let _ = asking.own.set(Arc::new(own));

@@ -114,7 +114,8 @@ async fn rename_table(
     let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::RenameStmt(Box::new(plain)))?);
     let altered = Arc::new(redefined_as(engine, table, &text, to)?);
     let work = renaming(table, &altered, &text, means).await?;
-    // Who is first with a name has it: from now on until it is known what has become of the table.
+    // Who is first with a name has it, whoever is making a table of that name among them: from now on until it is known what has become of
+    // this one.
     let mut taken = catalog.draft();
     if taken.state().is_relation(to) {
         return Err(exists());
@@ -129,11 +130,6 @@ async fn rename_table(
         catalog.put(&mut draft, to, None);
         catalog.publish(&draft, || Ok(())).map(drop)
     };
-    // One that is being made is noted before it looks for the name here, and shown after that.
-    if fleet.catalog().known().tables.contains_key(to) {
-        give_back()?;
-        return Err(exists());
-    }
     let renamed = everywhere(fleet, means, &work).await.map_err(again);
     // What they have prepared is about names that are none any more.
     table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));

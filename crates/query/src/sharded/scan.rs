@@ -17,7 +17,7 @@ use ashlar_functions::error::external;
 use ashlar_shard::backend::{ReadType, Settings};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::rules::ShardId;
-use ashlar_shard::snapshot::Moment;
+use ashlar_shard::snapshot::{Moment, Readers};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -55,6 +55,8 @@ pub struct Asking {
     pub reads_replicas: bool,
     /// What was read over the connections of his transaction, before the plan runs.
     pub(crate) own: OnceLock<Arc<Own>>,
+    /// The right to read while other statements run, as long as anybody may.
+    pub(crate) readers: OnceLock<Arc<Readers>>,
     /// The statement's turn among the queries.
     pub(crate) turn: Arc<Turn>,
 }

@@ -9,7 +9,7 @@
 //! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
 //! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
 //! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`keeping`), which transactions do to
-//! their end, and read them by others.
+//! their end, and read them by others; those by which cursors read them are counted with them.
 //!
 //! Where there are many, one is nobody's of these: a look at what is prepared there, or at the server's health, waits for no query (`fleet`).
 //!
@@ -102,7 +102,7 @@ impl Bound {
             max: config.connections_max - config.left(),
             sessions_max: config.connections_for(Purpose::Sessions),
             queries_max,
-            keeping: Arc::new(Semaphore::new((queries_max / 2).max(1))),
+            keeping: Arc::new(Semaphore::new(keeping_max(queries_max))),
             overdue: AtomicUsize::new(0),
             state: Mutex::default(),
         }
@@ -111,6 +111,11 @@ impl Bound {
     /// The rights to keep snapshots.
     pub(super) fn keeping(&self) -> Arc<Semaphore> {
         Arc::clone(&self.keeping)
+    }
+
+    /// How many there are of these, one at least.
+    pub(super) fn keeping_max(&self) -> usize {
+        keeping_max(self.queries_max)
     }
 
     /// The number of a pool among those of the server.
@@ -219,4 +224,8 @@ impl Bound {
         *state.count(to) += 1;
         Some(pool)
     }
+}
+
+fn keeping_max(queries_max: usize) -> usize {
+    (queries_max / 2).max(1)
 }

@@ -245,6 +245,30 @@ async fn half_of_the_connections_of_queries_may_keep_snapshots() {
 }
 
 #[tokio::test]
+async fn who_reads_a_snapshot_for_long_is_counted_with_those_who_keep_one() {
+    // Queries may have eight, and half of them keep and read.
+    let World { queries, .. } = &world(16, 10, PATIENCE);
+    let kept = queries.keeping("s0", true).await.unwrap();
+    let read = queries.reading("s0", 2).await.unwrap();
+    let other = queries.keeping("s0", true).await.unwrap();
+    let error = queries.reading("s0", 1).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::TooManyConnections);
+    // Who has the connection that keeps it needs no more.
+    drop(queries.reading("s0", 0).await.unwrap());
+    drop(read);
+    assert!(queries.reading("s0", 3).await.is_err());
+    drop(other);
+    // All that there may be is enough for however many.
+    let all = queries.reading("s0", 100).await.unwrap();
+    assert!(queries.keeping("s0", true).await.is_err());
+    drop((kept, all));
+    // Where one may keep a snapshot it is read all the same.
+    let tiny = world(2, 10, PATIENCE);
+    let _kept = tiny.queries.keeping("s0", true).await.unwrap();
+    drop(tiny.queries.reading("s0", 2).await.unwrap());
+}
+
+#[tokio::test]
 async fn as_many_are_made_early_as_there_shall_be() {
     let world = world_with(4, 4, 10, PATIENCE);
     let World { server, a, b, queries } = &world;
