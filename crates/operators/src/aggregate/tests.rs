@@ -157,11 +157,12 @@ fn sorted(batch: &RecordBatch, keys: usize) -> RecordBatch {
 }
 
 /// The most that was held at once, bytes.
-fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
+pub(crate) fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().sum_by_name("peak_mem_used").unwrap().as_usize()
 }
 
-fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
+/// How often something was written to files.
+pub(crate) fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().spill_count().unwrap_or(0)
 }
 
