@@ -110,6 +110,24 @@ fn folders(dir: &Path) -> usize {
     std::fs::read_dir(dir).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
 }
 
+/// The first rows of a query whose cursor stays open, in a transaction of its own.
+fn begun(connection: &mut Connection, query: &str) -> Vec<Vec<Option<String>>> {
+    connection.query("BEGIN").unwrap();
+    connection.query(&format!("DECLARE c CURSOR FOR {query}")).unwrap();
+    connection.query("FETCH 10 FROM c").unwrap()
+}
+
+/// The groups of [`GROUPS`] are those that a cursor has given, and gives yet.
+fn has_all_groups(connection: &mut Connection, mut rows: Vec<Vec<Option<String>>>) {
+    rows.extend(connection.query("FETCH ALL FROM c").unwrap());
+    let mut expected = connection.query("SELECT t, 1 FROM many").unwrap();
+    rows.sort();
+    expected.sort();
+    assert_eq!(rows.len(), 20_000);
+    assert!(rows == expected, "the cursor has other rows");
+    connection.query("COMMIT").unwrap();
+}
+
 #[test]
 fn a_query_has_no_more_memory_than_it_may() {
     let server = start("query_memory_mib_max = 1");
@@ -218,9 +236,7 @@ fn a_reached_limit_fails_one_query_and_no_other() {
     fill(&server, "more", 150_000);
     let used = || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#);
     let (mut reader, mut other) = (server.connect(), server.connect());
-    reader.query("BEGIN").unwrap();
-    reader.query(&format!("DECLARE c CURSOR FOR {GROUPS}")).unwrap();
-    let mut rows = reader.query("FETCH 10 FROM c").unwrap();
+    let rows = begun(&mut reader, GROUPS);
     assert!(wait_for(SOON, || used() > 0.0), "the cursor has no files");
     send(&mut other, "SELECT count(*) FROM (SELECT t, count(*) FROM more GROUP BY t) AS g");
     let (code, hint) = error(&mut other);
@@ -228,13 +244,7 @@ fn a_reached_limit_fails_one_query_and_no_other() {
     // What it had is free: one more that goes to files has room for them, beside those of the cursor.
     assert!(used() > 0.0, "the cursor has no files any more");
     assert_eq!(other.value(&format!("SELECT count(*) FROM ({GROUPS}) AS g")).unwrap(), "20000");
-    rows.extend(reader.query("FETCH ALL FROM c").unwrap());
-    let mut expected = reader.query("SELECT t, 1 FROM many").unwrap();
-    rows.sort();
-    expected.sort();
-    assert_eq!(rows.len(), 20_000);
-    assert!(rows == expected, "the cursor has other rows");
-    reader.query("COMMIT").unwrap();
+    has_all_groups(&mut reader, rows);
     assert!(wait_for(SOON, || used() == 0.0), "files are left");
     drop((reader, other));
     server.stop();
@@ -251,9 +261,7 @@ fn a_full_disk_fails_one_query_and_no_other() {
     fill(&server, "more", 150_000);
     let used = || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#);
     let (mut reader, mut other) = (server.connect(), server.connect());
-    reader.query("BEGIN").unwrap();
-    reader.query(&format!("DECLARE c CURSOR FOR {GROUPS}")).unwrap();
-    let mut rows = reader.query("FETCH 10 FROM c").unwrap();
+    let rows = begun(&mut reader, GROUPS);
     assert!(wait_for(SOON, || used() > 0.0), "the cursor has no files");
     let groups = format!("SELECT count(*) FROM ({GROUPS}) AS g");
     let fails = |connection: &mut Connection, sql: &str| {
@@ -278,12 +286,7 @@ fn a_full_disk_fails_one_query_and_no_other() {
     disk.free().unwrap();
     assert_eq!(other.value(&groups).unwrap(), "20000");
     // The cursor has had its files all the time.
-    rows.extend(reader.query("FETCH ALL FROM c").unwrap());
-    let mut expected = reader.query("SELECT t, 1 FROM many").unwrap();
-    rows.sort();
-    expected.sort();
-    assert!(rows == expected, "the cursor has {} other rows", rows.len());
-    reader.query("COMMIT").unwrap();
+    has_all_groups(&mut reader, rows);
     let is_empty = || used() == 0.0 && files(disk.path()).is_empty();
     assert!(wait_for(SOON, is_empty), "{:?} are left", files(disk.path()));
     drop((reader, other));
@@ -302,9 +305,7 @@ fn what_a_killed_server_has_spilled_is_removed_by_the_next() {
         assert_eq!(folders(dir.path()), 2);
         // It goes to files, and then its client does not read: the files stay until it does.
         let mut sql = killed.connect();
-        sql.query("BEGIN").unwrap();
-        sql.query(&format!("DECLARE c CURSOR FOR {spilled}")).unwrap();
-        assert_eq!(sql.query("FETCH 10 FROM c").unwrap().len(), 10);
+        assert_eq!(begun(&mut sql, spilled).len(), 10);
         let is_written = wait_for(SOON, || files(dir.path()).iter().any(|(_, bytes)| *bytes > 10_000));
         assert!(is_written, "nothing was written by {spilled}: {:?}", files(dir.path()));
         killed.signal("KILL").unwrap();

@@ -54,7 +54,7 @@ mod workers;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use ashlar_tests::process::find_program;
+use ashlar_tests::process::{PATIENCE, find_program, wait_for};
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
 use tempfile::TempDir;
 
@@ -103,6 +103,21 @@ impl Fleet {
     /// A client of a shard itself.
     fn shard(&self, number: usize) -> pg::Connection {
         members::direct(&self.shards[number])
+    }
+
+    /// Waits until a shard waits for whoever reads the rows of a statement: its process there.
+    fn writing(&self, number: usize, sql: &str) -> String {
+        let mut shard = self.shard(number);
+        let writing = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity \
+                       WHERE state = 'active' AND wait_event = 'ClientWrite' AND pid <> pg_backend_pid()";
+        // One look: of none that writes any more the number is 0, which is a whole group of processes to `kill`.
+        let mut pid = String::new();
+        let is_writing = wait_for(PATIENCE, || {
+            pid = shard.value(writing).unwrap();
+            pid != "0"
+        });
+        assert!(is_writing, "{sql}: shard {number} has sent all of it");
+        pid
     }
 
     /// Stops Ashlar and starts it again with what is on disk.

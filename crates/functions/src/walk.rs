@@ -64,6 +64,33 @@ pub fn expressions<B>(node: &impl Root, f: impl FnMut(&Expr) -> ControlFlow<B>) 
     visit(node, &mut Expressions(f))
 }
 
+/// Calls `f` with every expression that is not one of a query inside, those around others first.
+pub fn own_expressions<B>(node: &impl Root, f: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
+    struct Own<F> {
+        f: F,
+        /// Queries around what is looked at.
+        queries: usize,
+    }
+    impl<B, F: FnMut(&Expr) -> ControlFlow<B>> Visitor for Own<F> {
+        type Break = B;
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<B> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<B> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<B> {
+            if self.queries == 0 { (self.f)(expr) } else { ControlFlow::Continue(()) }
+        }
+    }
+    visit(node, &mut Own { f, queries: 0 })
+}
+
 /// Calls `f` with every expression, those inside others first.
 pub fn expressions_mut<B>(node: &mut impl Root, f: impl FnMut(&mut Expr) -> ControlFlow<B>) -> ControlFlow<B> {
     struct Expressions<F>(F);

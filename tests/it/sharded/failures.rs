@@ -263,17 +263,7 @@ fn cut_short(fleet: &mut Fleet, sql: &str, victim: usize, death: Death) -> (usiz
         assert_ne!(message.kind, b'E', "{sql}\n{:?}", message.field(b'M'));
         count += usize::from(message.kind == b'D');
     }
-    // It waits for whoever reads its rows.
-    let mut shard = fleet.shard(victim);
-    let writing = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity \
-                   WHERE state = 'active' AND wait_event = 'ClientWrite' AND pid <> pg_backend_pid()";
-    // One look: of none that writes any more the number is 0, which is a whole group of processes to `kill`.
-    let mut pid = String::new();
-    let is_writing = wait_for(PATIENCE, || {
-        pid = shard.value(writing).unwrap();
-        pid != "0"
-    });
-    assert!(is_writing, "{sql}: shard {victim} has answered all of it");
+    let pid = fleet.writing(victim, sql);
     match death {
         Death::OfServer => fleet.shards[victim].kill().unwrap(),
         Death::OfProcess => {

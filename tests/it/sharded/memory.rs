@@ -61,16 +61,7 @@ fn begin_to_read(fleet: &Fleet, client: &mut pg::Connection, sql: &str) -> Strin
     assert_eq!(client.read().unwrap().kind, b'T', "{sql}");
     let head = client.read_up_to(HEAD_BYTES).unwrap();
     assert_eq!((head[0], &head[7..]), (b'D', &(LONG as i32).to_be_bytes()[..]), "{sql}");
-    let mut shard = fleet.shard(0);
-    let writing = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity \
-                   WHERE state = 'active' AND wait_event = 'ClientWrite' AND pid <> pg_backend_pid()";
-    let mut pid = String::new();
-    let is_writing = wait_for(PATIENCE, || {
-        pid = shard.value(writing).unwrap();
-        pid != "0"
-    });
-    assert!(is_writing, "{sql}: the shard has sent all of it");
-    pid
+    fleet.writing(0, sql)
 }
 
 /// The connection ends in the middle of the row: what comes of it is the row's, and nothing follows.

@@ -172,6 +172,7 @@ pub(crate) fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().sum_by_name("peak_mem_used").unwrap().as_usize()
 }
 
+/// How often something was written to files.
 pub(crate) fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().spill_count().unwrap_or(0)
 }

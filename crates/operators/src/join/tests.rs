@@ -21,7 +21,7 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 
 use super::exec::UnchainedHashJoinExec;
 use super::rule::HashJoins;
-use crate::aggregate::tests::{broken, context, scrambled, table};
+use crate::aggregate::tests::{broken, context, files, peak, scrambled, table};
 use crate::hash_table::hash::Secret;
 
 mod far;
@@ -601,14 +601,6 @@ fn memory_is_given_back() {
         drop(runtime);
         assert_eq!(context.runtime_env().memory_pool.reserved(), 0);
     }
-}
-
-fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    plan.metrics().unwrap().spill_count().unwrap_or(0)
-}
-
-fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    plan.metrics().unwrap().sum_by_name("peak_mem_used").unwrap().as_usize()
 }
 
 #[test]

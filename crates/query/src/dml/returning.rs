@@ -19,7 +19,7 @@ use datafusion::common::Column as PlanColumn;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, Statement as AstStatement, Visitor,
+    Expr, Ident, SelectItem, SelectItemQualifiedWildcardKind, Statement as AstStatement,
 };
 
 use super::{Builder, Outputs, Returning, cast, select_of, table_as};
@@ -142,42 +142,21 @@ fn plain(schema: &TableSchema, alias: &str, items: &[SelectItem], has_sources: b
 
 /// 42803 and 42P20 for aggregates and window functions, outside of subqueries.
 fn check_items(engine: &Engine, items: &[SelectItem]) -> Result<()> {
-    struct Calls<'a> {
-        engine: &'a Engine,
-        depth: usize,
-    }
-    impl Visitor for Calls<'_> {
-        type Break = Error;
-
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<Error> {
-            self.depth += 1;
-            ControlFlow::Continue(())
+    let check = |expr: &Expr| {
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        if function.over.is_some() {
+            let message = "window functions are not allowed in RETURNING";
+            return ControlFlow::Break(Error::new(ErrorCode::WindowingError, message));
         }
-
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<Error> {
-            self.depth -= 1;
-            ControlFlow::Continue(())
+        let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+        if engine.state().aggregate_functions().contains_key(&name) {
+            let message = "aggregate functions are not allowed in RETURNING";
+            return ControlFlow::Break(Error::new(ErrorCode::GroupingError, message));
         }
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Error> {
-            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-            if self.depth > 0 {
-                return ControlFlow::Continue(());
-            }
-            if function.over.is_some() {
-                let message = "window functions are not allowed in RETURNING";
-                return ControlFlow::Break(Error::new(ErrorCode::WindowingError, message));
-            }
-            let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-            if self.engine.state().aggregate_functions().contains_key(&name) {
-                let message = "aggregate functions are not allowed in RETURNING";
-                return ControlFlow::Break(Error::new(ErrorCode::GroupingError, message));
-            }
-            ControlFlow::Continue(())
-        }
-    }
+        ControlFlow::Continue(())
+    };
     for item in items {
-        if let ControlFlow::Break(error) = walk::visit(item, &mut Calls { engine, depth: 0 }) {
+        if let ControlFlow::Break(error) = walk::own_expressions(item, check) {
             return Err(error);
         }
     }

@@ -10,7 +10,7 @@ use ashlar_functions::walk;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    Visitor, VisitorMut,
+    VisitorMut,
 };
 
 use super::Planner;
@@ -159,46 +159,20 @@ fn check_row(state: &SessionState, query: &Query) -> Result<()> {
     let [TableWithJoins { relation: TableFactor::Derived { alias: Some(alias), .. }, .. }] = &select.from[..] else {
         return Ok(());
     };
-    if alias.name.value != ROWS_OF_SUBQUERY
-        || walk::visit(&select.selection, &mut OverRows { state, queries: 0 }).is_continue()
-    {
+    if alias.name.value != ROWS_OF_SUBQUERY {
+        return Ok(());
+    }
+    let is_over_rows = |function: &Function| {
+        let is_aggregate = |name: String| state.aggregate_functions().contains_key(&name);
+        function.over.is_some() || single(&function.name).is_some_and(is_aggregate)
+    };
+    let found = walk::own_expressions(&select.selection, |expr| match expr {
+        Expr::Function(function) if is_over_rows(function) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    if found.is_continue() {
         return Ok(());
     }
     let message = "looking for a row with an aggregate or a window function in a subquery is not supported";
     Err(Error::unsupported(message).with_hint("Compute the row in a query in FROM, and look for it around that."))
-}
-
-/// Finds functions of several rows of the query itself.
-struct OverRows<'s> {
-    state: &'s SessionState,
-    /// Queries inside.
-    queries: usize,
-}
-
-impl OverRows<'_> {
-    fn is_one(&self, function: &Function) -> bool {
-        let is_aggregate = |name: String| self.state.aggregate_functions().contains_key(&name);
-        function.over.is_some() || single(&function.name).is_some_and(is_aggregate)
-    }
-}
-
-impl Visitor for OverRows<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Function(function) if self.queries == 0 && self.is_one(function) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
 }

@@ -204,15 +204,21 @@ impl Check<'_, '_> {
 
     /// Names that the outermost query says itself. Of others than these the engine says so.
     fn outermost(&self, select: &Select) -> ControlFlow<Error> {
-        let mut said = Said::default();
-        let _ = walk::visit(&select.selection, &mut said);
-        let qualified = &said.qualified;
-        said.bare.retain(|name| qualified.contains(name));
-        if said.bare.is_empty() {
+        let (mut bare, mut qualified) = (Vec::new(), HashSet::new());
+        let _: ControlFlow<()> = walk::own_expressions(&select.selection, |expr| {
+            match expr {
+                Expr::Identifier(name) => bare.push(folded(name)),
+                Expr::CompoundIdentifier(names) => qualified.extend(names.last().map(folded)),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        bare.retain(|name| qualified.contains(name));
+        if bare.is_empty() {
             return ControlFlow::Continue(());
         }
         let Some(columns) = self.sources.of_from(&select.from) else { return ControlFlow::Continue(()) };
-        said.bare.iter().try_for_each(|name| only_one(&columns, name))
+        bare.iter().try_for_each(|name| only_one(&columns, name))
     }
 
     /// The columns of a FROM, and of the parts of it that see others. `is_said`: somebody may say those of its last item.
@@ -344,37 +350,5 @@ fn bare(expr: &Expr) -> Option<(String, usize)> {
         Expr::Nested(inner) => bare(inner),
         Expr::Identifier(name) => Some((folded(name), place(expr))),
         _ => None,
-    }
-}
-
-/// Names of columns that a query says itself.
-#[derive(Default)]
-struct Said {
-    bare: Vec<String>,
-    qualified: HashSet<String>,
-    /// Queries inside.
-    queries: usize,
-}
-
-impl Visitor for Said {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(name) if self.queries == 0 => self.bare.push(folded(name)),
-            Expr::CompoundIdentifier(names) if self.queries == 0 => self.qualified.extend(names.last().map(folded)),
-            _ => {}
-        }
-        ControlFlow::Continue(())
     }
 }

@@ -7,7 +7,7 @@ use ashlar_base::Error;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Query, Value, Visitor,
+    Ident, ObjectName, Value,
 };
 
 use super::from_functions::{json_type, unnested};
@@ -87,28 +87,15 @@ fn gathered(function: &Function, args: FunctionArgumentList) -> Expr {
 
 /// Whether an expression holds a function that gives rows, outside of its subqueries.
 pub(super) fn gives_rows(expr: &Expr) -> bool {
-    struct Rows(usize);
-    impl Visitor for Rows {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.0 += 1;
-            ControlFlow::Continue(())
+    let found = walk::own_expressions(expr, |expr| {
+        if let Expr::Function(function) = expr
+            && let [part] = &function.name.0[..]
+            && let Some(name) = part.as_ident().map(folded)
+            && (name == "unnest" || ROWS.contains(&name.as_str()))
+        {
+            return ControlFlow::Break(());
         }
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.0 -= 1;
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if self.0 == 0
-                && let Expr::Function(function) = expr
-                && let [part] = &function.name.0[..]
-                && let Some(name) = part.as_ident().map(folded)
-                && (name == "unnest" || ROWS.contains(&name.as_str()))
-            {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    walk::visit(expr, &mut Rows(0)).is_break()
+        ControlFlow::Continue(())
+    });
+    found.is_break()
 }

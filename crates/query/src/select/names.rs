@@ -12,7 +12,7 @@ use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
-    TableAlias, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
+    TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 /// Names the outputs of a query and of every query inside it.
@@ -110,39 +110,23 @@ fn name_outer(query: &mut Query) {
 
 /// The columns in the expressions that a query is sorted by; a name by itself is a label first.
 fn columns_in_order(query: &Query) -> HashSet<String> {
-    struct Columns {
-        names: HashSet<String>,
-        queries: usize,
-    }
-    impl Visitor for Columns {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.queries += 1;
-            ControlFlow::Continue(())
-        }
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.queries -= 1;
-            ControlFlow::Continue(())
-        }
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let name = match expr {
-                Expr::Identifier(name) => Some(name),
-                Expr::CompoundIdentifier(names) => names.last(),
-                _ => None,
-            };
-            self.names.extend(name.filter(|_| self.queries == 0).map(folded));
-            ControlFlow::Continue(())
-        }
-    }
-    let mut columns = Columns { names: HashSet::new(), queries: 0 };
+    let mut columns = HashSet::new();
     if matches!(query.body.as_ref(), SetExpr::Select(_))
         && let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order_by| &order_by.kind)
     {
         for item in items.iter().filter(|item| !matches!(item.expr, Expr::Identifier(_))) {
-            let _ = walk::visit(&item.expr, &mut columns);
+            let _: ControlFlow<()> = walk::own_expressions(&item.expr, |expr| {
+                let name = match expr {
+                    Expr::Identifier(name) => Some(name),
+                    Expr::CompoundIdentifier(names) => names.last(),
+                    _ => None,
+                };
+                columns.extend(name.map(folded));
+                ControlFlow::Continue(())
+            });
         }
     }
-    columns.names
+    columns
 }
 
 /// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used. Several of that name are

@@ -1,10 +1,15 @@
 //! What is drawn by lot for the twins of aggregations and of joins: numbers, and columns of keys of each type that is packed
 //! in a way of its own.
 
+use std::hash::{BuildHasher, RandomState};
+
 use super::*;
 
+/// Seeds that one run has alone.
+const SEEDS_ONCE: u64 = 20;
+
 /// Columns of keys, by name.
-pub(crate) const KEYS: [&str; 12] =
+const KEYS: [&str; 12] =
     ["short", "int", "long", "real", "double", "text", "bytes", "uuid", "born", "seen", "wide", "yes"];
 
 /// Numbers by lot.
@@ -32,8 +37,96 @@ impl Lot {
     }
 }
 
+/// What rows are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawn {
+    pub(crate) seed: u64,
+    pub(crate) rows: u64,
+    /// Different keys that a column has, at most and beside one.
+    pub(crate) keys: u64,
+    /// One key in so many is NULL; 0 for none.
+    pub(crate) null: u64,
+    /// Of so many rows all but one have the same key; 0 for none.
+    pub(crate) skew: u64,
+    pub(crate) streams: usize,
+    pub(crate) batch_rows: usize,
+}
+
+impl Drawn {
+    /// So many rows, of which a column has at most so many different keys beside one.
+    pub(crate) fn of(lot: &mut Lot, seed: u64, rows: u64, keys: u64) -> Self {
+        Self {
+            seed,
+            rows,
+            keys,
+            null: lot.one_of(&[0, 30, 3, 1]),
+            skew: lot.one_of(&[0, 0, 3, 20]),
+            streams: lot.one_of(&[1, 2, 3]),
+            batch_rows: lot.one_of(&[7, 100, 1000]),
+        }
+    }
+
+    /// A number of a row, of as many as there are.
+    pub(crate) fn any(&self, row: u64, number: u64) -> u64 {
+        scrambled(scrambled(self.seed).wrapping_add(row * 64 + number))
+    }
+
+    fn key(&self, row: u64, column: u64) -> Option<u64> {
+        let any = self.any(row, column) >> 8;
+        let key = if self.skew > 0 && !any.is_multiple_of(self.skew) { 3 } else { any / 64 % self.keys };
+        let is_null = self.null > 0 && self.any(row, column + 16).is_multiple_of(self.null);
+        (!is_null).then_some(key)
+    }
+
+    /// Columns of keys by their names, and whether some may be NULL.
+    pub(crate) fn key_columns(&self) -> impl Iterator<Item = (&'static str, ArrayRef, bool)> {
+        let has_nulls = self.null > 0;
+        let columns = key_columns(self.rows, &|row, column| self.key(row, column));
+        KEYS.into_iter().zip(columns).map(move |(name, array)| (name, array, has_nulls))
+    }
+
+    /// Its rows as an input.
+    pub(crate) fn table(&self, rows: &RecordBatch) -> Arc<dyn ExecutionPlan> {
+        table(rows, self.streams, self.batch_rows)
+    }
+}
+
+/// Has what comes of seeds checked: of the first ones, some of which must go to files, and of such that this run has alone. With
+/// `ASHLAR_TWIN_SEED` there is that one alone.
+pub(crate) fn for_each_seed(seeds: u64, check: impl Fn(u64) -> bool) {
+    if let Ok(seed) = std::env::var("ASHLAR_TWIN_SEED") {
+        check(seed.parse().unwrap());
+        return;
+    }
+    let in_files = (0..seeds).filter(|seed| check(*seed)).count();
+    assert!(in_files > 0, "of {seeds} shapes none goes to files");
+    let first = RandomState::new().hash_one(0);
+    for seed in 0..SEEDS_ONCE {
+        check(first.wrapping_add(seed));
+    }
+}
+
+/// Compares what a plan gives that may take all memory, and what one gives that may take one part in `share` of what the first has taken.
+/// Whether the second wrote files.
+pub(crate) fn compare_in_files(
+    shape: &dyn fmt::Debug,
+    share: usize,
+    plan: &dyn Fn() -> Arc<dyn ExecutionPlan>,
+    compare: &dyn Fn(&Arc<dyn ExecutionPlan>, usize),
+) -> bool {
+    let free = plan();
+    compare(&free, 1 << 30);
+    assert_eq!(files(&free), 0, "{shape:?}");
+    if share == 1 {
+        return false;
+    }
+    let less = plan();
+    compare(&less, (peak(&free) / share).max(1 << 14));
+    files(&less) > 0
+}
+
 /// Columns of keys in the order of [`KEYS`]: `key` says by row and column which, and where there is none.
-pub(crate) fn key_columns(rows: u64, key: &dyn Fn(u64, u64) -> Option<u64>) -> Vec<ArrayRef> {
+fn key_columns(rows: u64, key: &dyn Fn(u64, u64) -> Option<u64>) -> Vec<ArrayRef> {
     let of = |column: u64| (0..rows).map(move |row| key(row, column));
     let double = |key: u64| match key {
         0 => -0.0,

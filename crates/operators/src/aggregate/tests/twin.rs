@@ -5,18 +5,16 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
 
 use datafusion_execution::config::SessionConfig;
 
-use super::lot::{KEYS, Lot, key_columns};
+use super::lot::{Drawn, Lot, compare_in_files, for_each_seed};
 use super::*;
 use crate::aggregate::exec::HashAggregateExec;
 use crate::hash_table::hash::Secret;
 
-/// Seeds that every run has, and such that it has alone.
+/// Seeds that every run has.
 const SEEDS: u64 = 60;
-const SEEDS_ONCE: u64 = 20;
 
 /// Columns of values.
 const VALUES: [&str; 8] = ["flag", "amount", "price", "weight", "word", "day", "moment", "blob"];
@@ -24,17 +22,8 @@ const VALUES: [&str; 8] = ["flag", "amount", "price", "weight", "word", "day", "
 /// What rows are like, how they are grouped, and with what.
 #[derive(Clone, Debug)]
 struct Shape {
-    seed: u64,
-    rows: u64,
-    /// Different keys that a column has, at most and beside one.
-    keys: u64,
+    drawn: Drawn,
     columns: Vec<&'static str>,
-    /// One key in so many is NULL; 0 for none.
-    null: u64,
-    /// Of so many rows all but one have the same key; 0 for none.
-    skew: u64,
-    streams: usize,
-    batch_rows: usize,
     output_rows: usize,
     /// By how much the memory is divided that it takes when it may take all; 1 for all of it.
     share: usize,
@@ -48,15 +37,10 @@ impl Shape {
         let mut lot = Lot::of(seed);
         let columns = lot.columns();
         let rows = lot.one_of(&[0, 1, 60, 500, 3000, 3000]);
+        let keys = lot.one_of(&[1, 7, 200, 4000]);
         Self {
-            seed,
-            rows,
-            keys: lot.one_of(&[1, 7, 200, 4000]),
+            drawn: Drawn::of(&mut lot, seed, rows, keys),
             columns,
-            null: lot.one_of(&[0, 30, 3, 1]),
-            skew: lot.one_of(&[0, 0, 3, 20]),
-            streams: lot.one_of(&[1, 2, 3]),
-            batch_rows: lot.one_of(&[7, 100, 1000]),
             output_rows: lot.one_of(&[10, 500, 8192]),
             share: lot.one_of(&[1, 2, 6, 20]),
             // Each group is compared with all that were there before it.
@@ -65,22 +49,10 @@ impl Shape {
         }
     }
 
-    /// A number of a row, of as many as there are.
-    fn any(&self, row: u64, number: u64) -> u64 {
-        scrambled(scrambled(self.seed).wrapping_add(row * 64 + number))
-    }
-
-    fn key(&self, row: u64, column: u64) -> Option<u64> {
-        let any = self.any(row, column) >> 8;
-        let key = if self.skew > 0 && !any.is_multiple_of(self.skew) { 3 } else { any / 64 % self.keys };
-        let is_null = self.null > 0 && self.any(row, column + 16).is_multiple_of(self.null);
-        (!is_null).then_some(key)
-    }
-
     fn value_columns(&self) -> Vec<ArrayRef> {
         let of = |column: u64| {
-            (0..self.rows).map(move |row| {
-                let any = self.any(row, column + 32);
+            (0..self.drawn.rows).map(move |row| {
+                let any = self.drawn.any(row, column + 32);
                 (!any.is_multiple_of(5)).then_some(any >> 8)
             })
         };
@@ -102,10 +74,8 @@ impl Shape {
     }
 
     fn made(&self) -> RecordBatch {
-        let columns = key_columns(self.rows, &|row, column| self.key(row, column));
-        let keys = KEYS.into_iter().zip(columns).map(|(name, array)| (name, array, self.null > 0));
         let values = VALUES.into_iter().zip(self.value_columns()).map(|(name, array)| (name, array, true));
-        RecordBatch::try_from_iter_with_nullable(keys.chain(values)).unwrap()
+        RecordBatch::try_from_iter_with_nullable(self.drawn.key_columns().chain(values)).unwrap()
     }
 }
 
@@ -222,14 +192,13 @@ fn groups_of(batch: &RecordBatch, keys: usize) -> Groups {
 /// Holds what the node gives against the twin; whether it wrote files.
 fn check(shape: &Shape) -> bool {
     let rows = shape.made();
-    let input = table(&rows, shape.streams, shape.batch_rows);
+    let input = shape.drawn.table(&rows);
     let plan = || -> Arc<dyn ExecutionPlan> {
         let plan = own(&input, &shape.columns, &aggregates(shape.aggregates));
         let Some(own) = plan.downcast_ref::<HashAggregateExec>() else { panic!("{} of {shape:?}", plan.name()) };
         if shape.is_colliding { Arc::new(own.with_secret(Secret::colliding())) } else { plan }
     };
-    let free = plan();
-    let expected = twin(&rows, &shape.columns, &aggregates(shape.aggregates), &free.schema());
+    let expected = twin(&rows, &shape.columns, &aggregates(shape.aggregates), &plan().schema());
     let compare = |plan: &Arc<dyn ExecutionPlan>, memory: usize| {
         let config = SessionConfig::new().with_batch_size(shape.output_rows);
         let context = TaskContext::default().with_runtime(context(memory).runtime_env()).with_session_config(config);
@@ -240,26 +209,10 @@ fn check(shape: &Shape) -> bool {
             assert_eq!(groups.get(key), Some(results), "{key:?} of {shape:?}");
         }
     };
-    compare(&free, 1 << 30);
-    assert_eq!(files(&free), 0, "{shape:?}");
-    if shape.share == 1 {
-        return false;
-    }
-    let less = plan();
-    compare(&less, (peak(&free) / shape.share).max(1 << 14));
-    files(&less) > 0
+    compare_in_files(shape, shape.share, &plan, &compare)
 }
 
 #[test]
 fn groups_are_those_of_a_naive_twin() {
-    if let Ok(seed) = std::env::var("ASHLAR_TWIN_SEED") {
-        check(&Shape::drawn(seed.parse().unwrap()));
-        return;
-    }
-    let in_files = (0..SEEDS).filter(|seed| check(&Shape::drawn(*seed))).count();
-    assert!(in_files > 0, "of {SEEDS} shapes none goes to files");
-    let first = RandomState::new().hash_one(0);
-    for seed in 0..SEEDS_ONCE {
-        check(&Shape::drawn(first.wrapping_add(seed)));
-    }
+    for_each_seed(SEEDS, |seed| check(&Shape::drawn(seed)));
 }

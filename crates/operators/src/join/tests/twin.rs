@@ -2,37 +2,19 @@
 //!
 //! What fails names its seed last; with `ASHLAR_TWIN_SEED` there is that one alone.
 
-use std::hash::{BuildHasher, RandomState};
-
 use super::*;
-use crate::aggregate::tests::lot::{KEYS, Lot, key_columns};
+use crate::aggregate::tests::lot::{Drawn, Lot, compare_in_files, for_each_seed};
 
-/// Seeds that every run has, and such that it has alone.
+/// Seeds that every run has.
 const SEEDS: u64 = 120;
-const SEEDS_ONCE: u64 = 20;
 
 /// Pairs of rows that a nested loop looks at, at most.
 const PAIRS_MAX: u64 = 40_000;
 
-/// What the rows of a side are like.
-#[derive(Clone, Copy, Debug)]
-struct Side {
-    seed: u64,
-    rows: u64,
-    /// Different keys that a column has, at most and beside one.
-    keys: u64,
-    /// One key in so many is NULL; 0 for none.
-    null: u64,
-    /// Of so many rows all but one have the same key; 0 for none.
-    skew: u64,
-    streams: usize,
-    batch_rows: usize,
-}
-
 /// Two sides, how they are joined, and with what.
 #[derive(Debug)]
 struct Shape {
-    sides: [Side; 2],
+    sides: [Drawn; 2],
     wanted: Wanted,
     /// Whether the left side says how many rows it has.
     is_counted: bool,
@@ -42,56 +24,32 @@ struct Shape {
     is_colliding: bool,
 }
 
-impl Side {
-    fn drawn(lot: &mut Lot, rows_max: u64) -> Self {
-        Self {
-            seed: lot.below(1 << 32),
-            rows: lot.one_of(&[0, 1, 40, 300, 1200, 1200]).min(rows_max),
-            keys: lot.one_of(&[1, 7, 200, 2000]),
-            null: lot.one_of(&[0, 30, 3, 1]),
-            skew: lot.one_of(&[0, 0, 3, 20]),
-            streams: lot.one_of(&[1, 2, 3]),
-            batch_rows: lot.one_of(&[7, 100, 1000]),
-        }
-    }
+/// What the rows of a side are like.
+fn side(lot: &mut Lot, rows_max: u64) -> Drawn {
+    let seed = lot.below(1 << 32);
+    let rows = lot.one_of(&[0, 1, 40, 300, 1200, 1200]).min(rows_max);
+    let keys = lot.one_of(&[1, 7, 200, 2000]);
+    Drawn::of(lot, seed, rows, keys)
+}
 
-    /// A number of a row, of as many as there are.
-    fn any(&self, row: u64, number: u64) -> u64 {
-        scrambled(scrambled(self.seed).wrapping_add(row * 64 + number))
-    }
-
-    fn key(&self, row: u64, column: u64) -> Option<u64> {
-        let any = self.any(row, column) >> 8;
-        let key = if self.skew > 0 && !any.is_multiple_of(self.skew) { 3 } else { any / 64 % self.keys };
-        let is_null = self.null > 0 && self.any(row, column + 16).is_multiple_of(self.null);
-        (!is_null).then_some(key)
-    }
-
-    fn made(&self) -> RecordBatch {
-        let value = |row: u64| (!self.any(row, 32).is_multiple_of(9)).then(|| (self.any(row, 33) % 100) as i32);
-        let name = |row: u64| (!self.any(row, 34).is_multiple_of(7)).then(|| format!("name {row}"));
-        let first: [(&str, ArrayRef, bool); 3] = [
-            ("id", Arc::new((1..=self.rows as i64).collect::<Int64Array>()), false),
-            ("value", Arc::new((0..self.rows).map(value).collect::<Int32Array>()), true),
-            ("name", Arc::new((0..self.rows).map(name).collect::<StringArray>()), true),
-        ];
-        let columns = key_columns(self.rows, &|row, column| self.key(row, column));
-        let keys = KEYS.into_iter().zip(columns).map(|(name, array)| (name, array, self.null > 0));
-        RecordBatch::try_from_iter_with_nullable(first.into_iter().chain(keys)).unwrap()
-    }
-
-    fn table(&self, rows: &RecordBatch) -> Arc<dyn ExecutionPlan> {
-        table(rows, self.streams, self.batch_rows)
-    }
+fn rows_of(side: &Drawn) -> RecordBatch {
+    let value = |row: u64| (!side.any(row, 32).is_multiple_of(9)).then(|| (side.any(row, 33) % 100) as i32);
+    let name = |row: u64| (!side.any(row, 34).is_multiple_of(7)).then(|| format!("name {row}"));
+    let first: [(&str, ArrayRef, bool); 3] = [
+        ("id", Arc::new((1..=side.rows as i64).collect::<Int64Array>()), false),
+        ("value", Arc::new((0..side.rows).map(value).collect::<Int32Array>()), true),
+        ("name", Arc::new((0..side.rows).map(name).collect::<StringArray>()), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(first.into_iter().chain(side.key_columns())).unwrap()
 }
 
 impl Shape {
     fn drawn(seed: u64) -> Self {
         let mut lot = Lot::of(seed);
-        let left = Side::drawn(&mut lot, u64::MAX);
-        let right = Side::drawn(&mut lot, PAIRS_MAX / left.rows.max(1));
+        let left = side(&mut lot, u64::MAX);
+        let right = side(&mut lot, PAIRS_MAX / left.rows.max(1));
         // The same numbers on both sides now and then: of as many keys nearly all rows have a match.
-        let right = if lot.below(4) == 0 { Side { seed: left.seed, ..right } } else { right };
+        let right = if lot.below(4) == 0 { Drawn { seed: left.seed, ..right } } else { right };
         let join_type = TYPES[(seed % TYPES.len() as u64) as usize];
         let nulls = lot.one_of(&[NullEquality::NullEqualsNothing, NullEquality::NullEqualsNull]);
         let (keys, is_filtered) = (lot.columns(), lot.below(3) == 0);
@@ -120,7 +78,7 @@ fn check(runtime: &tokio::runtime::Runtime, seed: u64) -> bool {
     eprintln!("seed {seed}");
     let shape = Shape::drawn(seed);
     let Shape { sides: [of_left, of_right], wanted, .. } = &shape;
-    let (left, right) = (of_left.made(), of_right.made());
+    let (left, right) = (rows_of(of_left), rows_of(of_right));
     let expected = match wanted.null_aware {
         true => nested_loop_of_null_aware(&left, &right, wanted),
         false => nested_loop(&left, &right, wanted),
@@ -138,28 +96,11 @@ fn check(runtime: &tokio::runtime::Runtime, seed: u64) -> bool {
         assert_eq!(found.len(), expected.len(), "{memory} bytes: {shape:?}");
         assert!(found == expected, "{memory} bytes: {shape:?}");
     };
-    let free = plan();
-    compare(&free, 1 << 30);
-    assert_eq!(files(&free), 0, "{shape:?}");
-    if shape.share == 1 {
-        return false;
-    }
-    let less = plan();
-    compare(&less, (peak(&free) / shape.share).max(1 << 14));
-    files(&less) > 0
+    compare_in_files(&shape, shape.share, &plan, &compare)
 }
 
 #[test]
 fn joins_are_those_of_a_naive_twin() {
     let runtime = runtime();
-    if let Ok(seed) = std::env::var("ASHLAR_TWIN_SEED") {
-        check(&runtime, seed.parse().unwrap());
-        return;
-    }
-    let in_files = (0..SEEDS).filter(|seed| check(&runtime, *seed)).count();
-    assert!(in_files > 0, "of {SEEDS} shapes none goes to files");
-    let first = RandomState::new().hash_one(0);
-    for seed in 0..SEEDS_ONCE {
-        check(&runtime, first.wrapping_add(seed));
-    }
+    for_each_seed(SEEDS, |seed| check(&runtime, seed));
 }
