@@ -114,14 +114,12 @@ impl<'p> Update<'p> {
     /// The life of a row whose key moves. What its table gave it, it gets anew.
     fn expiry(&self, run: &Run<'_>, key: &[Datum<'_>]) -> Expiry {
         let region = &self.plan.region;
-        let ends = match run.transaction.writes.get(region, key) {
-            Pending::Row(row) => row.expires_at(),
-            Pending::Deleted => None,
-            Pending::Untouched => region.get_at(&self.snapshot, key, |row| row.and_then(|row| row.expires_at())),
-        };
-        match ends {
-            Some(millis) if self.plan.schema.life.ttl_ms == 0 => Expiry::At(millis),
-            _ => Expiry::Table,
+        match run.transaction.writes.get(region, key) {
+            Pending::Row(row) => row.expiry(),
+            Pending::Deleted => Expiry::Table,
+            Pending::Untouched => {
+                region.get_at(&self.snapshot, key, |row| row.map_or(Expiry::Table, |row| row.expiry()))
+            }
         }
     }
 }
