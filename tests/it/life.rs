@@ -114,6 +114,25 @@ fn memory_of_what_has_expired_comes_back_to_an_idle_server() {
 }
 
 #[test]
+fn a_transaction_that_asks_for_a_row_does_not_use_it() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    let mut keys = Client::connect(server.resp()).unwrap();
+    sql.query("ALTER TABLE kv SET (max_idle_ms = 500)").unwrap();
+    assert_eq!(keys.command(&["SET", "k", "v"]).unwrap(), Reply::Simple("OK".to_owned()));
+    let lines = ["MULTI", "EXISTS k", "TTL k", "TYPE k", "EXEC"];
+    let commands: Vec<_> = lines.iter().map(|line| words(&line.split(' ').collect::<Vec<_>>())).collect();
+    let nothing = [Reply::Integer(0), Reply::Integer(-2), Reply::Simple("none".to_owned())];
+    let gone = wait_for(Duration::from_secs(60), || {
+        let replies = keys.pipeline(&commands).unwrap();
+        matches!(replies.last(), Some(Reply::Array(found)) if found[..] == nothing)
+    });
+    assert!(gone, "a row that is asked for again and again stays");
+    drop((sql, keys));
+    server.stop();
+}
+
+#[test]
 fn bytes_of_tables_are_the_same_wherever_they_are_told() {
     let server = Ashlar::start(Options::default()).unwrap();
     let mut sql = server.connect();

@@ -68,14 +68,38 @@ impl KeyTransaction {
         key: &[Datum<'_>],
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> Result<R> {
-        if matches!(self.writes.get(region, key), Pending::Untouched) {
-            self.writes.expect(region, region.version(), &self.snapshot, key)?;
-        }
+        self.expect(region, key)?;
         Ok(match self.writes.get(region, key) {
             Pending::Row(row) => f(Some(row)),
             Pending::Deleted => f(None),
             Pending::Untouched => region.get_at(&self.snapshot, key, f),
         })
+    }
+
+    /// Like [`KeyTransaction::get`], and the row does not count as used.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn peek<R>(
+        &mut self,
+        region: &Arc<Region>,
+        key: &[Datum<'_>],
+        f: impl FnOnce(Option<RowRef<'_>>) -> R,
+    ) -> Result<R> {
+        self.expect(region, key)?;
+        Ok(match self.writes.get(region, key) {
+            Pending::Row(row) => f(Some(row)),
+            Pending::Deleted => f(None),
+            Pending::Untouched => region.peek_at(&self.snapshot, key, f),
+        })
+    }
+
+    /// Until the commit nobody may change a key that is about to be read, unless its row is this transaction's own.
+    fn expect(&mut self, region: &Arc<Region>, key: &[Datum<'_>]) -> Result<()> {
+        match self.writes.get(region, key) {
+            Pending::Untouched => self.writes.expect(region, region.version(), &self.snapshot, key),
+            Pending::Row(_) | Pending::Deleted => Ok(()),
+        }
     }
 
     /// Reads and writes the row of one key. `f` must not touch the store in any other way.
@@ -98,6 +122,7 @@ impl KeyTransaction {
         let guard = region.lock(place.partition);
         let committed = guard.as_deref().and_then(|partition| {
             let row = partition.locate_at(place.hash, key, self.snapshot.timestamp());
+            partition.touch(row);
             row.map(|row| (partition, row))
         });
         let Self { snapshot, writes, .. } = self;

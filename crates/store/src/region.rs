@@ -403,6 +403,19 @@ impl Region {
         f(row.map(|row| self.row(partition, row)))
     }
 
+    /// Like [`Region::get_at`], and the row does not count as used.
+    pub(crate) fn peek_at<R>(
+        &self,
+        snapshot: &Snapshot,
+        key: &[Datum<'_>],
+        f: impl FnOnce(Option<RowRef<'_>>) -> R,
+    ) -> R {
+        let Some(place) = self.place_of(key) else { return f(None) };
+        let guard = self.lock(place.partition);
+        let Some(partition) = guard.as_deref() else { return f(None) };
+        f(partition.locate_at(place.hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
+    }
+
     /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
     pub(crate) fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
         match &self.altered {

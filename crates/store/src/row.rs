@@ -2,7 +2,7 @@
 
 use ashlar_base::{Datum, TableSchema, Value};
 
-use crate::life::Deadline;
+use crate::life::{Deadline, Expiry};
 use crate::segment::Segment;
 use crate::shape::Shape;
 
@@ -29,6 +29,14 @@ impl<'a> RowRef<'a> {
     /// never.
     pub fn expires_at(&self) -> Option<i64> {
         self.deadline().millis()
+    }
+
+    /// What is to be said of another row that is to live as this one does: an end of its own moves along, and so does that it
+    /// has none; what the table has given it, the other gets anew.
+    pub fn expiry(&self) -> Expiry {
+        let deadline = self.deadline();
+        let is_of_table = !deadline.is_own() && (deadline == Deadline::NONE || self.shape.schema.life.ttl_ms > 0);
+        if is_of_table { Expiry::Table } else { deadline.expiry() }
     }
 
     pub(crate) fn deadline(&self) -> Deadline {

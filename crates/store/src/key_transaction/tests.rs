@@ -1,10 +1,13 @@
 //! Transactions of key operations: each sees its own, others see all or nothing, and what was read holds until the commit.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use ashlar_base::ErrorCode;
+use ashlar_base::clock::Wall;
 
 use super::*;
+use crate::StoreConfig;
 use crate::testing::{numbers, store};
 
 fn put(region: &Region, id: i64, v: i64) {
@@ -79,6 +82,25 @@ fn what_was_taken_back_is_not_committed() {
     assert_eq!((read(&mut one, &region, 1), read(&mut one, &region, 2)), (Some(11), None));
     one.commit(&store).unwrap();
     assert_eq!((get(&region, 1), get(&region, 2)), (Some(11), None));
+}
+
+/// In a transaction the same is a use of a row as by itself.
+#[test]
+fn what_is_read_is_used_and_what_is_peeked_at_is_not() {
+    let wall = Arc::new(AtomicI64::new(1_800_000_000_000_000));
+    let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..StoreConfig::default() });
+    let mut schema = TableSchema::clone(&numbers(1));
+    schema.life.max_idle_ms = 100;
+    let region = store.create_region(Arc::new(schema)).unwrap();
+    (1..=3).for_each(|id| put(&region, id, id * 10));
+    wall.fetch_add(60_000, Ordering::SeqCst);
+    let mut one = KeyTransaction::new(&store);
+    assert_eq!(read(&mut one, &region, 1), Some(10));
+    assert_eq!(one.peek(&region, &[Datum::Int8(2)], value).unwrap(), Some(20));
+    one.entry(&region, &[Datum::Int8(3)], |entry| assert_eq!(value(entry.row()), Some(30))).unwrap();
+    one.commit(&store).unwrap();
+    wall.fetch_add(60_000, Ordering::SeqCst);
+    assert_eq!((1..=3).map(|id| get(&region, id)).collect::<Vec<_>>(), [Some(10), None, Some(30)]);
 }
 
 /// Of a transaction that reads key 1 and writes key 2, each way in which another can change key 1.

@@ -102,10 +102,15 @@ impl<'p> Update<'p> {
     /// # Errors
     /// 23505, and as [`Self::take`].
     pub(super) fn finish(self, run: &mut Run<'_>) -> Result<Outcome> {
-        let (plan, writes) = (self.plan, &mut run.transaction.writes);
+        let plan = self.plan;
         for (new, expiry) in self.moved {
             let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-            writes.insert_living(&plan.region, plan.schema.version, &self.snapshot, &datums, expiry)?;
+            let (writes, version) = (&mut run.transaction.writes, plan.schema.version);
+            if let Err(error) = writes.insert_living(&plan.region, version, &self.snapshot, &datums, expiry) {
+                // As an INSERT, it waits for whoever may be deleting the row of that key.
+                let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
+                return Err(run.transaction.taken(&plan.region, &key, error, &self.snapshot));
+            }
         }
         run.transaction.check_values(&plan.region)?;
         Ok(self.outcome)
@@ -114,14 +119,12 @@ impl<'p> Update<'p> {
     /// The life of a row whose key moves. What its table gave it, it gets anew.
     fn expiry(&self, run: &Run<'_>, key: &[Datum<'_>]) -> Expiry {
         let region = &self.plan.region;
-        let ends = match run.transaction.writes.get(region, key) {
-            Pending::Row(row) => row.expires_at(),
-            Pending::Deleted => None,
-            Pending::Untouched => region.get_at(&self.snapshot, key, |row| row.and_then(|row| row.expires_at())),
-        };
-        match ends {
-            Some(millis) if self.plan.schema.life.ttl_ms == 0 => Expiry::At(millis),
-            _ => Expiry::Table,
+        match run.transaction.writes.get(region, key) {
+            Pending::Row(row) => row.expiry(),
+            Pending::Deleted => Expiry::Table,
+            Pending::Untouched => {
+                region.get_at(&self.snapshot, key, |row| row.map_or(Expiry::Table, |row| row.expiry()))
+            }
         }
     }
 }

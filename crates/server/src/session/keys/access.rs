@@ -81,7 +81,7 @@ pub(super) fn peek<R>(
 ) -> Outcome<R> {
     Ok(match &mut running.transaction {
         None => region.peek(key, f),
-        Some(transaction) => transaction.get(region, key, f)?,
+        Some(transaction) => transaction.peek(region, key, f)?,
     })
 }
 
