@@ -21,7 +21,7 @@ use crate::directory::Directories;
 use crate::memory::Charge;
 use crate::partition::computed::bytes_of;
 use crate::partition::{Partition, Refused, Stamp};
-use crate::places::{Clash, may_repeat, repeated_error};
+use crate::places::{Clash, Places, may_repeat, repeated_error};
 use crate::rows::{Rows, Spot};
 use crate::segment::Need;
 use crate::taken::{Claim, Claimed, Taken, claim};
