@@ -38,6 +38,7 @@ impl Statement {
         match &parsed.node {
             NodeEnum::SelectStmt(select) if configure::recognise(select)?.is_some() => Ok(None),
             NodeEnum::SelectStmt(select) if makes_table(select) => Err(refused_by_name("SELECT INTO")),
+            // DECLARE is refused when it is run: it may have been prepared before.
             NodeEnum::TransactionStmt(_)
             | NodeEnum::VariableSetStmt(_)
             | NodeEnum::VariableShowStmt(_)
@@ -48,7 +49,6 @@ impl Statement {
             | NodeEnum::PrepareStmt(_)
             | NodeEnum::ExecuteStmt(_)
             | NodeEnum::DeallocateStmt(_)
-            // Refused when it is run: it may have been prepared before.
             | NodeEnum::DeclareCursorStmt(_)
             | NodeEnum::FetchStmt(_)
             | NodeEnum::ClosePortalStmt(_) => Ok(None),

@@ -22,10 +22,10 @@ impl Route {
             NodeEnum::DeleteStmt(delete) => (Kind::Delete, delete.returning_clause.is_some()),
             _ => return None,
         };
-        Some(Self::to_server(kind, has_rows, source.text, server))
+        Some(Self::for_server(kind, has_rows, source.text, server))
     }
 
-    fn to_server(kind: Kind, has_rows: bool, text: &str, server: &Arc<str>) -> Self {
+    fn for_server(kind: Kind, has_rows: bool, text: &str, server: &Arc<str>) -> Self {
         Self {
             named: Some(Arc::clone(server)),
             kind,
@@ -53,7 +53,7 @@ impl Route {
 
     /// The same route once more; `None` for a statement that is routed.
     pub(super) fn again(&self) -> Option<Self> {
-        Some(Self::to_server(self.kind, self.has_rows, &self.text, self.named.as_ref()?))
+        Some(Self::for_server(self.kind, self.has_rows, &self.text, self.named.as_ref()?))
     }
 
     /// What the server that is named is sent.
