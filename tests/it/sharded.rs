@@ -24,6 +24,7 @@ mod failures;
 mod full;
 mod gather;
 mod grammar;
+mod hint;
 mod inserts;
 mod keyless;
 mod killed;

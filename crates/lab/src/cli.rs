@@ -69,7 +69,7 @@ struct RunOptions {
     workload: String,
     /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, host:port of a running server, or
     /// lettuce=TARGET for one of them through a client in Java, redis-benchmark=TARGET or pgbench=TARGET through these
-    /// programs. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
+    /// programs, pgbench-unrouted=ashlar-proxy through one whose sessions name a server. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other [default: 8; 1 for workloads that
@@ -258,7 +258,7 @@ fn list(options: &ListOptions) -> Result<()> {
     say::result(
         "  lettuce=TARGET        one of those that speak RESP, through a client in Java, as Hazelcast and Geode are met",
     )?;
-    say::result("  redis-benchmark=TARGET, pgbench=TARGET")?;
+    say::result("  redis-benchmark=TARGET, pgbench=TARGET, pgbench-unrouted=ashlar-proxy")?;
     say::result(
         "                        one that speaks their protocol, loaded by these programs; they judge no answers",
     )?;

@@ -99,6 +99,19 @@ fn transactions_are_done_by_ashlar_before_four_servers_that_share_some_of_them()
 }
 
 #[test]
+fn what_is_measured_without_routing_is_not_routed() {
+    let words = ["sql-key", "--rows", "2000", "--protocol", "text"];
+    let route = "route=\"named server\",tables=\"s0\"";
+    let (one, told) = measured_and_told(&words, "pgbench-unrouted=ashlar-proxy", "1");
+    did_something(&one, &["ashlar-proxy", "postgres"]);
+    let statements = told.lines().find(|line| line.contains("shard_statements_total{") && line.contains(route));
+    let statements: u64 = statements.and_then(|line| line.split(' ').next_back()).unwrap().parse().unwrap();
+    assert!(statements >= one["operations"].as_u64().unwrap(), "{statements} of {one}");
+    let (_, told) = measured_and_told(&words, "pgbench=ashlar-proxy", "1");
+    assert!(told.contains("route=\"one shard\"") && !told.contains(route));
+}
+
+#[test]
 fn rows_are_asked_for_through_ashlar_as_a_proxy() {
     let names = ["ashlar-proxy", "postgres-0", "postgres-1"];
     for workload in [

@@ -3,6 +3,7 @@
 mod changes;
 pub mod configure;
 mod modes;
+mod named;
 mod unsupported;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use pg_query::protobuf;
 
 pub use self::modes::isolation;
 use self::modes::{set_command, transaction_command};
+pub use self::named::refused_by_name;
 use crate::analyze;
 use crate::catalog::CatalogState;
 use crate::columns::Column;
@@ -334,7 +336,16 @@ impl Statement {
         if !catalog.has_sharded() {
             return Ok(None);
         }
-        let Some(mut plan) = ShardedPlan::new(catalog, parsed)? else { return Ok(None) };
+        Ok(ShardedPlan::new(catalog, parsed)?.map(|plan| Self::of_shards(catalog, parsed, plan, shape)))
+    }
+
+    /// A statement that shards know, and how others of its shape are told to be for its plan.
+    fn of_shards(
+        catalog: &CatalogState,
+        parsed: &ParsedStatement,
+        mut plan: ShardedPlan,
+        shape: Option<&Shape<'_>>,
+    ) -> (Self, Option<Lifting>) {
         let lifting = shape.and_then(|shape| plan.share(catalog, shape));
         let planned = Self {
             bytes: STATEMENT_BYTES + 2 * parsed.text.len() + plan.bytes(),
@@ -347,7 +358,7 @@ impl Statement {
             zone: None,
             asked_by: None,
         };
-        Ok(Some((planned, lifting)))
+        (planned, lifting)
     }
 
     fn of_key(catalog: &CatalogState, text: &str, plan: KeyPlan) -> Self {

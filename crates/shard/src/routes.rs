@@ -24,11 +24,13 @@ pub enum RouteKind {
     Shards,
     /// The engine reads what shards have.
     Engine,
+    /// The server answers that its session names, whatever the statement is about.
+    Named,
 }
 
 impl RouteKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::OneShard, Self::Shards, Self::Engine];
+    pub const ALL: [Self; 4] = [Self::OneShard, Self::Shards, Self::Engine, Self::Named];
 
     /// As `ashlar.routes` says it.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl RouteKind {
             Self::OneShard => "one shard",
             Self::Shards => "shards",
             Self::Engine => "engine",
+            Self::Named => "named server",
         }
     }
 }

@@ -39,6 +39,9 @@ const VALUE_BYTES_MAX: u32 = 100_000;
 /// Requests of a first call, which tells how many fit into a window.
 const REQUESTS_FIRST: u64 = 10_000;
 
+/// The first of the servers behind Ashlar.
+const UNROUTED: &str = "-c sharded_server=s0";
+
 /// Of a call that counts requests: each connection has some.
 const REQUESTS_MIN: u64 = 10_000;
 
@@ -47,6 +50,8 @@ const REQUESTS_MIN: u64 = 10_000;
 pub(crate) enum Program {
     RedisBenchmark,
     Pgbench,
+    /// The same, whose sessions name the server that Ashlar is to send their statements to: what routing costs is what this does not.
+    PgbenchUnrouted,
 }
 
 /// What a program is told to send.
@@ -75,14 +80,23 @@ enum Length {
 }
 
 impl Program {
-    /// Both.
-    pub(crate) const ALL: [Self; 2] = [Self::RedisBenchmark, Self::Pgbench];
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::RedisBenchmark, Self::Pgbench, Self::PgbenchUnrouted];
 
     /// What it is called, and what the names of targets that it loads begin with.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RedisBenchmark => "redis-benchmark",
             Self::Pgbench => "pgbench",
+            Self::PgbenchUnrouted => "pgbench-unrouted",
+        }
+    }
+
+    /// What its sessions set, as libpq has it.
+    fn options(self) -> Option<&'static str> {
+        match self {
+            Self::RedisBenchmark | Self::Pgbench => None,
+            Self::PgbenchUnrouted => Some(UNROUTED),
         }
     }
 
@@ -90,7 +104,7 @@ impl Program {
     pub(crate) fn client_kind(self) -> ClientKind {
         match self {
             Self::RedisBenchmark => ClientKind::RedisBenchmark,
-            Self::Pgbench => ClientKind::Pgbench,
+            Self::Pgbench | Self::PgbenchUnrouted => ClientKind::Pgbench,
         }
     }
 
@@ -98,7 +112,7 @@ impl Program {
     pub(crate) fn takes(self, kind: &Kind, sizes: &Sizes) -> Result<(), String> {
         let workloads: &[&str] = match self {
             Self::RedisBenchmark => &["kv-get", "kv-put"],
-            Self::Pgbench => &["sql-key", "sql-update", "sql-sum", "sql-fetch"],
+            Self::Pgbench | Self::PgbenchUnrouted => &["sql-key", "sql-update", "sql-sum", "sql-fetch"],
         };
         if !workloads.contains(&kind.name) {
             return Err(format!("{} has no {}; it has {}", self.name(), kind.name, workloads.join(", ")));
@@ -121,14 +135,16 @@ impl Program {
         let output = Command::new(&program).arg("--version").output();
         let output = output.with_context(|| program.display().to_string())?;
         let version = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
-        Ok(vec![format!("client: {version}"), "client: one thread, a connection for each of the threads".to_owned()])
+        let threads = "client: one thread, a connection for each of the threads".to_owned();
+        let options = self.options().map(|options| format!("client: PGOPTIONS={options}"));
+        Ok([format!("client: {version}"), threads].into_iter().chain(options).collect())
     }
 
     /// The program itself, or why there is none.
     fn program(self) -> Result<PathBuf, String> {
         match self {
             Self::RedisBenchmark => on_path(self.name()),
-            Self::Pgbench => pgbench::program(),
+            Self::Pgbench | Self::PgbenchUnrouted => pgbench::program(),
         }
     }
 
@@ -141,9 +157,9 @@ impl Program {
                 let load = redis_benchmark::Keys { writes: *writes, keys: *keys, value_bytes: *value_bytes };
                 redis_benchmark::arguments(&mut command, address, &load, *pipeline, threads, requests);
             }
-            (Self::Pgbench, Work::Script { protocol, .. }) => {
+            (Self::Pgbench | Self::PgbenchUnrouted, Work::Script { protocol, .. }) => {
                 let Length::Seconds(seconds) = length else { bail!("pgbench counts seconds") };
-                pgbench::arguments(&mut command, address, *protocol, threads, seconds);
+                pgbench::arguments(&mut command, address, *protocol, threads, seconds, self.options());
             }
             (program, _) => bail!("{} cannot do this work", program.name()),
         }

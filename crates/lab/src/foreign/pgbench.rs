@@ -20,13 +20,14 @@ pub(super) fn program() -> Result<PathBuf, String> {
     })
 }
 
-/// One thread, so many connections. The script and the database come last.
+/// One thread, so many connections, whose sessions set `options`. The script and the database come last.
 pub(super) fn arguments(
     command: &mut Command,
     address: SocketAddr,
     protocol: Protocol,
     connections: u32,
     seconds: u32,
+    options: Option<&str>,
 ) {
     let protocol = match protocol {
         Protocol::Prepared => "prepared",
@@ -40,6 +41,9 @@ pub(super) fn arguments(
         command.env_remove(variable);
     }
     command.env("PGPASSWORD", login.password);
+    if let Some(options) = options {
+        command.env("PGOPTIONS", options);
+    }
 }
 
 /// What its report says: transactions, how many a second, connecting left out, and how long one took on average.
@@ -78,6 +82,18 @@ mod tests {
     fn its_report_is_read() {
         let told = told(REPORT).unwrap();
         assert_eq!((told.operations, told.operations_per_second, told.latency.mean_us), (63720, 64000.5, 250.0));
+    }
+
+    #[test]
+    fn sessions_set_what_is_said_and_nothing_of_the_user_s() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 5433));
+        for wanted in [None, Some("-c sharded_server=s0")] {
+            let mut command = Command::new("pgbench");
+            arguments(&mut command, address, Protocol::Text, 16, 2, wanted);
+            let mut set = command.get_envs().filter(|(name, _)| *name == "PGOPTIONS");
+            assert_eq!(set.next().map(|(_, value)| value), Some(wanted.map(std::ffi::OsStr::new)));
+            assert!(set.next().is_none());
+        }
     }
 
     #[test]

@@ -135,6 +135,28 @@ pub(super) const PROXY: Suite = Suite {
             ],
         },
         Group {
+            name: "routing",
+            long: false,
+            steps: &[Step {
+                name: "key",
+                words: "sql-key --rows {many} --threads 16 --protocol text --target pgbench=ashlar-proxy,pgbench-unrouted=ashlar-proxy",
+            }],
+            rows: &[
+                Row {
+                    what: "simple protocol, literals: routing on against routing off (`sharded_server`), one of {many} rows by its key, 16 connections (pgbench)",
+                    wanted: ">= 0.95 x",
+                    of: &["key"],
+                    shown: Shown::Rates { per: None },
+                },
+                Row {
+                    what: "CPU for each of these, of Ashlar alone",
+                    wanted: "what routing costs",
+                    of: &["key"],
+                    shown: Shown::ProxyCpu,
+                },
+            ],
+        },
+        Group {
             name: "groups",
             long: false,
             steps: &[

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::foreign::Program;
 use crate::record::{ClientKind, Measurement, Run, TargetState};
 use crate::report::remarks::client_share;
 use crate::targets::Target;
@@ -82,7 +83,11 @@ fn called(target: &Target) -> String {
         other => other,
     }
     .to_owned();
-    if matches!(target, Target::Lettuce(_)) { format!("{name} by Lettuce") } else { name }
+    match target {
+        Target::Lettuce(_) => format!("{name} by Lettuce"),
+        Target::Foreign(Program::PgbenchUnrouted, _) => format!("{name}, routing off"),
+        _ => name,
+    }
 }
 
 /// The targets of some steps, in their order, with the figures that `figure` finds in their measurements; None leaves one out.
@@ -172,6 +177,7 @@ mod tests {
 
     #[test]
     fn targets_have_names_and_roles() {
+        assert_eq!(called(&Target::parse("pgbench-unrouted=ashlar-proxy").unwrap()), "Ashlar as a proxy, routing off");
         let runs = vec![run(&["redis-benchmark=ashlar", "redis-benchmark=redis", "redis-benchmark=noop"], &[50])];
         let mut java = run(&["hazelcast", "lettuce=ashlar"], &[50]);
         java.targets.iter_mut().for_each(|target| target.client = ClientKind::Java);

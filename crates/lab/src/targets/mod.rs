@@ -232,7 +232,7 @@ impl Target {
         }
         let names: Vec<String> = NAMED.iter().map(|(target, _)| target.to_string()).collect();
         bail!(
-            "there is no target {text:?}; there are {}, ashlar=PATH of another build, host:port of a running server, and lettuce=TARGET, redis-benchmark=TARGET and pgbench=TARGET for one of them through another client",
+            "there is no target {text:?}; there are {}, ashlar=PATH of another build, host:port of a running server, and lettuce=TARGET, redis-benchmark=TARGET, pgbench=TARGET and pgbench-unrouted=ashlar-proxy for one of them through another client",
             names.join(", ")
         );
     }
@@ -332,6 +332,9 @@ impl Target {
                 door == Door::Resp
             }
             Self::Foreign(program, server) => {
+                if *program == Program::PgbenchUnrouted && **server != Self::AshlarProxy(1) {
+                    return Err("there is routing to be left out in ashlar-proxy alone".to_owned());
+                }
                 server.presence(kind, sizes, ashlar)?;
                 program.takes(kind, sizes)?;
                 if program == &Program::Pgbench && matches!(**server, Self::Noop | Self::PlainLoop) {
@@ -555,6 +558,9 @@ mod tests {
         let loaded = Target::Foreign(Program::Pgbench, Box::new(Target::Postgres));
         assert_eq!(Target::parse("pgbench=postgres").unwrap(), loaded);
         assert_eq!((loaded.to_string(), loaded.server()), ("pgbench=postgres".to_owned(), &Target::Postgres));
+        let unrouted = Target::Foreign(Program::PgbenchUnrouted, Box::new(Target::AshlarProxy(1)));
+        assert_eq!(Target::parse("pgbench-unrouted=ashlar-proxy").unwrap(), unrouted);
+        assert_eq!(unrouted.to_string(), "pgbench-unrouted=ashlar-proxy");
         for twice in ["lettuce=redis-benchmark=redis", "pgbench=pgbench=postgres", "redis-benchmark=geode"] {
             assert!(Target::parse(twice).unwrap_err().to_string().contains("has a client of its own"), "{twice}");
         }
@@ -584,6 +590,8 @@ mod tests {
         assert_eq!(refusal(Target::Postgres, "kv-get"), "it does not speak RESP");
         assert_eq!(refusal(through(Target::Noop), "sql-key"), "its client does not speak PostgreSQL");
         assert_eq!(refusal(through(Target::Postgres), "kv-get"), "it does not speak RESP");
+        let unrouted = Target::Foreign(Program::PgbenchUnrouted, Box::new(Target::Postgres));
+        assert!(refusal(unrouted, "sql-key").starts_with("there is routing to be left out"));
         assert!(refusal(Target::Geode(Region::Partitioned), "sql-key").starts_with("it has keys and values"));
         assert!(refusal(Target::Hazelcast(Interface::Sql), "kv-get").starts_with("it has rows"));
         assert_eq!(through(Target::Noop).product(), Some(Product::Lettuce));

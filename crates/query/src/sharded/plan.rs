@@ -80,10 +80,20 @@ impl ShardedPlan {
         {
             return Ok(None);
         }
+        Ok(Some(Self::of(route, parsed)))
+    }
+
+    /// The plan of a statement for this server, whatever it is about; `None` for what is neither a query nor an INSERT, UPDATE or DELETE.
+    pub(crate) fn of_server(parsed: &ParsedStatement, server: &Arc<str>) -> Option<Self> {
+        let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
+        Route::of_server(&source, server).map(|route| Self::of(route, parsed))
+    }
+
+    fn of(route: Route, parsed: &ParsedStatement) -> Self {
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
         let (is_outdated, shared, parsed) = (AtomicBool::new(false), None, parsed.clone());
-        Ok(Some(Self { route, described, is_outdated, by_engine, gathered, counters, shared, parsed }))
+        Self { route, described, is_outdated, by_engine, gathered, counters, shared, parsed }
     }
 
     /// Lets other texts of its shape be sent to their shards without being parsed; `None`: they have to be.
@@ -111,9 +121,17 @@ impl ShardedPlan {
         is_computed_here(&self.parsed, why)
     }
 
-    /// Where it is counted what it costs by this kind of route.
+    /// What kind of route it is where one server answers.
+    pub fn kind_of_one(&self) -> RouteKind {
+        if self.route.named().is_some() { RouteKind::Named } else { RouteKind::OneShard }
+    }
+
+    /// Where it is counted what it costs by this kind of route: by its tables, or by the server that is named for it.
     pub fn counters(&self, routes: &Routes, kind: RouteKind) -> &Arc<Counters> {
         self.counters[kind as usize].get_or_init(|| {
+            if let Some(server) = self.route.named() {
+                return routes.of(kind, server);
+            }
             let mut tables: Vec<&str> = self.route.tables().iter().map(|table| &*table.name).collect();
             tables.sort_unstable();
             tables.dedup();

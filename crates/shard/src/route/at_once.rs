@@ -37,6 +37,9 @@ impl Route {
 
     /// The one shard that carries an execution out, if that is plain, and its server.
     pub(super) fn only(&self, request: &Request<'_>) -> Option<(&Arc<str>, ShardId)> {
+        if let Some(server) = &self.named {
+            return Some((server, ShardId(0)));
+        }
         let [rule] = &self.groups[..] else { return None };
         let is_copied = self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast;
         if self.objection.is_some() || is_copied {

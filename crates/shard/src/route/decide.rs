@@ -57,6 +57,10 @@ impl Route {
     /// # Errors
     /// 0A000 for a write that cannot be divided among its shards, and what is wrong with values of sharding keys.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision<'_>> {
+        if let Some(whole) = self.whole() {
+            let (statements, outcome) = (vec![whole], Outcome::Named);
+            return Ok(Decision::Forward(Forward { statements, merge: Merge::Pass, outcome }));
+        }
         if let Some(objection) = &self.objection {
             return self.to_engine(objection);
         }
@@ -86,7 +90,7 @@ impl Route {
     /// # Errors
     /// 21000 for an UPDATE or DELETE of a divided table that gives no values of its sharding key, and is for all of its shards.
     pub fn check_key(&self, request: &Request<'_>) -> Result<()> {
-        let table = &self.occurrences[0];
+        let Some(table) = self.occurrences.first() else { return Ok(()) };
         let rule = &table.rule;
         let is_divided = rule.placement() == Placement::Sharded && rule.shards().len() > 1;
         let (Kind::Update | Kind::Delete, true, [target, ..]) = (self.kind, is_divided, &self.targets[..]) else {
@@ -433,6 +437,7 @@ impl Route {
                     Outcome::AllShards => "all shards".to_owned(),
                     Outcome::AnyServer => "any server".to_owned(),
                     Outcome::Broadcast => "all servers, the same change".to_owned(),
+                    Outcome::Named => "the server that sharded_server names".to_owned(),
                 };
                 lines.push(format!("Route: {which}"));
                 if forward.statements.len() > 1 {
@@ -446,7 +451,12 @@ impl Route {
                     lines.push(format!("Merge: {merge}"));
                 }
                 for statement in &forward.statements {
-                    lines.push(format!("  {} ({}): {}", statement.server, statement.shard, statement.text));
+                    let shard = match &forward.outcome {
+                        // None is known of it.
+                        Outcome::Named => String::new(),
+                        _ => format!(" ({})", statement.shard),
+                    };
+                    lines.push(format!("  {}{shard}: {}", statement.server, statement.text));
                 }
             }
         }
@@ -468,6 +478,9 @@ impl Route {
 
     /// One shard's text with all parameters as they are, before any value is known: for asking what it looks like.
     pub fn sample(&self) -> ShardStatement<'_> {
+        if let Some(whole) = self.whole() {
+            return whole;
+        }
         let rule = &self.occurrences[0].rule;
         let spots = rule.shards().iter().enumerate().map(|(at, shard)| {
             let own = ShardId(u16::try_from(at).unwrap_or(0));

@@ -11,6 +11,7 @@ mod condition;
 mod decide;
 mod functions;
 mod insert;
+mod named;
 mod nodes;
 mod operand;
 mod query;
@@ -208,6 +209,8 @@ pub enum Outcome {
     AnyServer,
     /// Every server, with the same change.
     Broadcast,
+    /// The server that is named beside the statement.
+    Named,
 }
 
 /// What kind of statement a route is of.
@@ -222,6 +225,8 @@ enum Kind {
 /// A statement's way to the shards, before its values are known.
 #[derive(Debug)]
 pub struct Route {
+    /// The server that is named beside the statement: then its tables are not looked at, and there are none here.
+    named: Option<Arc<str>>,
     kind: Kind,
     text: Box<str>,
     has_rows: bool,
@@ -450,6 +455,7 @@ impl Route {
         };
         let lists = analysis.lists.iter().map(placed).collect();
         let route = Self {
+            named: None,
             kind,
             text: source.text.into(),
             has_rows,
@@ -507,9 +513,9 @@ impl Route {
         Ok(())
     }
 
-    /// Whether rows are changed or locked.
+    /// Whether rows are changed or locked, or may be: what is for a server that is named beside it is taken for a write, whatever it is.
     pub fn is_write(&self) -> bool {
-        self.kind != Kind::Select || self.locks
+        self.kind != Kind::Select || self.locks || self.named.is_some()
     }
 
     /// Whether it writes what a query finds: rows that it inserts, or that it changes.

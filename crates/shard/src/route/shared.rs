@@ -127,6 +127,13 @@ impl Route {
         places: &[Range<usize>],
         tables: &dyn Tables,
     ) -> Option<(Shared, Vec<ConstantUse>)> {
+        let behind = sql.len().checked_sub(source.offset + source.text.len())?;
+        if let Some(route) = self.again() {
+            // Whatever its constants are, it goes there.
+            let (signs, names) = (vec![0; places.len()], Vec::new());
+            let uses = vec![ConstantUse::Any; places.len()];
+            return Some((Shared { route, before: source.offset, behind, signs, names }, uses));
+        }
         let [rule] = &self.groups[..] else { return None };
         // A quoted constant beside a key of another class is read in the session's time zone, or has a type that a parameter has not.
         let is_timeless = |class: &KeyClass| matches!(class, KeyClass::Integer | KeyClass::Text | KeyClass::Uuid);
@@ -153,7 +160,6 @@ impl Route {
             let last = constants.checked_sub(1).map_or(source.offset, |last| places[last].end);
             names.push(Name { value: hole.value, constants, distance: start - last, length: hole.place.len() });
         }
-        let behind = sql.len().checked_sub(source.offset + source.text.len())?;
         let shared = Shared { route, before: source.offset, behind, signs, names };
         // It has to say of this text what was found by itself.
         let place = |number: usize| places.get(number).cloned();
@@ -173,8 +179,11 @@ impl Shared {
 
     /// What that shard is sent.
     pub fn sent(&self, sql: &str, place: PlaceOf<'_>, shard: ShardId) -> Option<Sent> {
-        let [rule] = &self.route.groups[..] else { return None };
-        let server = &rule.shards().get(shard.index())?.server;
+        let server = match (&self.route.named, &self.route.groups[..]) {
+            (Some(server), _) => server,
+            (None, [rule]) => &rule.shards().get(shard.index())?.server,
+            (None, _) => return None,
+        };
         let end = sql.len().checked_sub(self.behind)?;
         let text = sql.get(self.before..end)?;
         let mut spliced = None;

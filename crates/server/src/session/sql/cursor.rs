@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
-use ashlar_query::statement::Kind;
+use ashlar_query::statement::{Kind, refused_by_name};
 
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
@@ -13,6 +13,9 @@ use super::{Executed, NAMED_MAX, RowSink, SqlSession};
 
 impl SqlSession {
     pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool) -> Result<Executed> {
+        if self.settings.sharded_server.is_some() {
+            return Err(refused_by_name("DECLARE CURSOR"));
+        }
         if hold {
             return Err(Error::unsupported("cursors WITH HOLD are not supported"));
         }

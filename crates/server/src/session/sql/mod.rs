@@ -173,7 +173,7 @@ impl SqlSession {
     /// A session with the parameters of its startup message.
     ///
     /// # Errors
-    /// 22023 for a parameter value that cannot be honoured.
+    /// 22023 for a parameter value that cannot be honoured; 42704 for a server that is not there.
     pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
         let parameter = |wanted: &str| {
             parameters.iter().find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| *value)
@@ -186,6 +186,7 @@ impl SqlSession {
         };
         let database = parameter("database").unwrap_or(user);
         let settings = Settings::new(&shared.config, parameters)?;
+        sharded::check_named(&shared, settings.sharded_server.as_deref().unwrap_or_default())?;
         let (user, database) = (user.to_owned(), database.to_owned());
         let role = Arc::from(user.as_str());
         let identity = Identity { user, database, ..Identity::default() };
@@ -575,6 +576,7 @@ impl SqlSession {
         let is_outdated = matches!(&planned.kind, Kind::Sharded(plan) if plan.is_outdated());
         // What a statement was told of the session at Parse may be another thing now.
         !is_outdated
+            && self.is_for_named(planned)
             && (!needs_catalog || planned.epoch == self.epoch())
             && self.is_in_zone(planned)
             && planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity())

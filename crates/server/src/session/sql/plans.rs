@@ -22,6 +22,9 @@ const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 /// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
+/// Begins what stands behind a text in a key: no text can hold it.
+const BEHIND_TEXT: char = '\u{0}';
+
 static PARSE: Name = Name::new("parse");
 static PLAN: Name = Name::new("plan");
 
@@ -61,7 +64,7 @@ impl SqlSession {
     pub async fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<SimpleStatement>>> {
         self.portals.remove("");
         self.prepared.remove("");
-        if let Some(shape) = shape_of(sql)
+        if let Some(shape) = self.shape_of(sql)
             && let Some(found) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
             (self.alone, self.in_string) = (true, false);
@@ -114,7 +117,7 @@ impl SqlSession {
                 Arc::new(parsed.ok_or_else(|| Error::internal("a text without a statement was planned"))?)
             }
             Stage::Parsed(parsed, sql) => {
-                let shape = sql.as_deref().filter(|_| parsed.is_plan_kept()).and_then(shape_of);
+                let shape = sql.as_deref().filter(|_| parsed.is_plan_kept()).and_then(|sql| self.shape_of(sql));
                 if let Some(shape) = shape {
                     return self.plan_shape(shape.sql, &shape, parsed).await;
                 }
@@ -134,8 +137,12 @@ impl SqlSession {
 
     /// Plans a text for all texts of its shape where that means the same, else for itself.
     async fn plan_shape(&mut self, sql: &str, shape: &Shape<'_>, parsed: &Arc<ParsedStatement>) -> Result<Planned> {
+        let of_shards = match &self.settings.sharded_server {
+            Some(server) => ashlar_query::Statement::plan_named(&self.catalog(), parsed, server, Some(shape))?,
+            None => ashlar_query::Statement::plan_shared(&self.catalog(), parsed, Some(shape))?,
+        };
         // A shard is sent the text as it is: nothing becomes a parameter, and others of the shape need not be looked at any more.
-        if let Some((planned, lifting)) = ashlar_query::Statement::plan_shared(&self.catalog(), parsed, Some(shape))? {
+        if let Some((planned, lifting)) = of_shards {
             let planned = Arc::new(planned);
             if let Some(lifting) = lifting {
                 self.keep(&shape.key, lifting, &planned);
@@ -167,7 +174,7 @@ impl SqlSession {
         declared: &[u32],
     ) -> Result<Option<Arc<ashlar_query::Statement>>> {
         let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX;
-        let key = cache_key(sql, declared);
+        let key = cache_key(sql, declared, self.settings.sharded_server.as_deref());
         if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch(), self.style().zone) {
             self.check_block(false)?;
             self.describe_planned(&planned, declared).await?;
@@ -206,6 +213,11 @@ impl SqlSession {
         parsed: &Arc<ParsedStatement>,
         declared: &[u32],
     ) -> Result<Arc<ashlar_query::Statement>> {
+        if let Some(server) = self.settings.sharded_server.clone()
+            && let Some(planned) = Box::pin(self.plan_for(server, parsed)).await?
+        {
+            return Ok(planned);
+        }
         let engine = self.engine()?;
         let catalog = self.catalog();
         if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
@@ -227,19 +239,50 @@ impl SqlSession {
         let plan = move || ashlar_query::Statement::plan(&engine, &catalog, &parsed, &declared);
         Ok(Arc::new(scope(&PLAN, self.beside_pool(plan)).await??))
     }
+
+    /// The plan of a statement for the server that the session names; `None` for a command of its own.
+    async fn plan_for(
+        &self,
+        server: Arc<str>,
+        parsed: &Arc<ParsedStatement>,
+    ) -> Result<Option<Arc<ashlar_query::Statement>>> {
+        let catalog = self.catalog();
+        let planned = if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX {
+            ashlar_query::Statement::plan_named(&catalog, parsed, &server, None)?
+        } else {
+            let parsed = Arc::clone(parsed);
+            let plan = move || ashlar_query::Statement::plan_named(&catalog, &parsed, &server, None);
+            scope(&PLAN, self.beside_pool(plan)).await??
+        };
+        Ok(planned.map(|(planned, _)| Arc::new(planned)))
+    }
+
+    /// The shape of a text that may be planned already: another one where the session names a server, whose plans are its own.
+    fn shape_of<'s>(&self, sql: &'s str) -> Option<Shape<'s>> {
+        if sql.len() > CACHED_TEXT_BYTES_MAX {
+            return None;
+        }
+        let mut shape = lift::shape(sql)?;
+        if let Some(server) = &self.settings.sharded_server {
+            // Behind what no key of a statement with parameters has.
+            shape.key.extend([BEHIND_TEXT, '\u{1}']);
+            shape.key.push_str(server);
+        }
+        Some(shape)
+    }
 }
 
-fn shape_of(sql: &str) -> Option<Shape<'_>> {
-    if sql.len() <= CACHED_TEXT_BYTES_MAX { lift::shape(sql) } else { None }
-}
-
-/// Text and declared types of a statement with parameters. A text cannot hold the byte 0.
-fn cache_key(text: &str, declared: &[u32]) -> String {
+/// Text and declared types of a statement with parameters, and the server that its session names.
+fn cache_key(text: &str, declared: &[u32], server: Option<&str>) -> String {
     use std::fmt::Write;
-    let mut key = format!("{text}\u{0}");
+    let mut key = format!("{text}{BEHIND_TEXT}");
     for oid in declared {
         // Writing to a String cannot fail.
         let _ = write!(key, " {oid}");
+    }
+    if let Some(server) = server {
+        key.push(BEHIND_TEXT);
+        key.push_str(server);
     }
     key
 }

@@ -49,6 +49,9 @@ const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", 
 /// The setting of how long a statement may take without being told of in the log.
 const LOG_MIN_DURATION: &str = "log_min_duration_statement";
 
+/// The setting of the server that statements go to as they are written.
+const SHARDED_SERVER: &str = "sharded_server";
+
 /// Name, default, rule, and whether clients are told.
 const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("application_name", "", Rule::Any, true),
@@ -102,6 +105,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("sharded_pool_mode", "transaction", Rule::OneOf(&["transaction", "session"]), false),
     // Ours: whether a query over several shards sees each of them as of a moment of its own, or all as of one.
     ("sharded_reads", "each", Rule::OneOf(&["each", "snapshot"]), false),
+    // Ours: the server that statements go to as they are written; none where it is empty.
+    (SHARDED_SERVER, "", Rule::Any, false),
     ("standard_conforming_strings", "on", Rule::Only(&["on"]), true),
     ("statement_timeout", "0", Rule::Milliseconds, false),
     ("synchronous_commit", "on", Rule::OneOf(&["local", "remote_write", "remote_apply", "on", "off"]), false),
@@ -150,6 +155,8 @@ pub(super) struct Settings {
     pub(super) refuses_keyless: bool,
     /// Whether the session keeps the connections to shards that it has had.
     pub(super) keeps_connections: bool,
+    /// The server that statements go to as they are written.
+    pub(super) sharded_server: Option<Arc<str>>,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
     /// Those that connections to shards take over.
@@ -208,6 +215,7 @@ impl Settings {
             sharded_snapshots: false,
             refuses_keyless: false,
             keeps_connections: false,
+            sharded_server: None,
             query_memory_max: None,
             of_shards: ashlar_shard::backend::Settings::default(),
             reads_replicas: false,
@@ -379,6 +387,9 @@ impl Settings {
                 "sharded_keyless_writes" => self.refuses_keyless = value == "refuse",
                 "sharded_pool_mode" => self.keeps_connections = value == "session",
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
+                SHARDED_SERVER if self.sharded_server.as_deref().unwrap_or_default() != value.as_str() => {
+                    self.sharded_server = (!value.is_empty()).then(|| value.as_str().into());
+                }
                 "read_from" => self.reads_replicas = value == "replica",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => {

@@ -13,6 +13,7 @@ pub(super) mod copy;
 mod ddl;
 mod explain;
 mod gather;
+mod named;
 mod own;
 mod remotes;
 mod repeatable;
@@ -41,6 +42,7 @@ use ashlar_store::Reservation;
 
 pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
+pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
 use super::portal::{Portal, Progress, Source, Tag};
@@ -372,7 +374,7 @@ impl SqlSession {
         describe: bool,
     ) -> Result<Executed> {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
-        let (started, mut kind) = (clock::monotonic(), RouteKind::OneShard);
+        let (started, mut kind) = (clock::monotonic(), plan.kind_of_one());
         let done = self.run_routed(portal, (statement, plan), rows_max, sink, describe, &mut kind).await;
         self.note_route(plan, kind, started, &done);
         done
@@ -514,7 +516,7 @@ impl SqlSession {
         let (own, types) = several.own(sent);
         let expected = several.expected_of(sent, &types);
         if is_write {
-            self.check_remote_write()?;
+            self.check_write_of(plan)?;
         }
         self.check_moment_of(sent.server, is_write)?;
         let name = if rows_max == 0 { String::new() } else { format!("p{}", portal.number) };

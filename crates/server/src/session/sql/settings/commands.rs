@@ -9,8 +9,9 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_query::Setting;
 use ashlar_query::statement::configure::{Function, Item};
 
-use super::number_of;
+use super::{SHARDED_SERVER, number_of};
 use crate::session::sql::SqlSession;
+use crate::session::sql::sharded::check_named;
 
 impl SqlSession {
     /// SET; without a value RESET and SET ... TO DEFAULT.
@@ -18,6 +19,9 @@ impl SqlSession {
         match self.set_own_mode(name, value) {
             Some(done) => done,
             None => {
+                if let Some(server) = value.filter(|_| name.eq_ignore_ascii_case(SHARDED_SERVER)) {
+                    check_named(&self.shared, server)?;
+                }
                 self.settings.set(name, value, local)?;
                 self.review_keep();
                 Ok(())

@@ -57,6 +57,7 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("sharded_pool_mode", "Sets how long the session has a connection to a shard: for a transaction, or to its end."),
     ("sharded_reads", "Sets whether a query over several shards sees all of them as of one moment."),
+    ("sharded_server", "Sets the server that statements go to as they are written; none where it is empty."),
     ("standard_conforming_strings", "Causes '...' strings to treat backslashes literally."),
     ("statement_timeout", "Sets the maximum allowed duration of any statement."),
     ("synchronous_commit", "Sets the current transaction's synchronization level."),

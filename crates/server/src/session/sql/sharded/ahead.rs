@@ -12,7 +12,6 @@ use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{self, Ended, Taker};
 use ashlar_shard::route::Request;
-use ashlar_shard::routes::RouteKind;
 
 use super::super::Notice;
 use super::super::settings::MinSeverity;
@@ -192,7 +191,7 @@ impl SqlSession {
         for (one, (tag, end)) in queued.iter().zip(ended) {
             if let Some(plan) = plan_of(&one.portal) {
                 let taken = end.duration_since(begun);
-                self.note_taken(plan, RouteKind::OneShard, taken, &Ok(Executed::Complete(*tag)));
+                self.note_taken(plan, plan.kind_of_one(), taken, &Ok(Executed::Complete(*tag)));
             }
             begun = *end;
         }
@@ -200,7 +199,7 @@ impl SqlSession {
         let Some(failed) = queued.get(ended.len()) else { return Err(error) };
         let failure = Err(placed(error, failed.is_as_sent));
         if let Some(plan) = plan_of(&failed.portal) {
-            self.note_route(plan, RouteKind::OneShard, begun, &failure);
+            self.note_route(plan, plan.kind_of_one(), begun, &failure);
         }
         failure.map(drop)
     }

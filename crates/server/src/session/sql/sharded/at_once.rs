@@ -13,7 +13,6 @@ use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Parameter, Parameters, Request, Sent};
-use ashlar_shard::routes::RouteKind;
 
 use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
@@ -143,7 +142,7 @@ impl SqlSession {
             Ok(ended) => Ok(ended_as(ended, portal, "", "")),
             Err(error) => Err(placed(error, is_as_sent)),
         };
-        self.note_route(plan, RouteKind::OneShard, started, &done);
+        self.note_route(plan, plan.kind_of_one(), started, &done);
         done
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
+use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Ended, Nothing, Taker};
 use ashlar_shard::deadlock::{self, Stand};
@@ -20,6 +21,8 @@ pub(in crate::session::sql) struct Remote {
     pub(super) server: Arc<str>,
     /// Something may have been written there.
     pub(super) wrote: bool,
+    /// Nothing can be: its transaction was begun as one that reads.
+    reads_only: bool,
     /// When it was lent.
     pub(super) since: Instant,
 }
@@ -33,6 +36,15 @@ impl SqlSession {
         if read_only {
             self.refuse_write(true, &Kind::Empty)?;
         }
+        self.check_unmixed()
+    }
+
+    /// The same for a statement whose shard says itself what a transaction that only reads may not do, where it was named for it.
+    pub(super) fn check_write_of(&self, plan: &ShardedPlan) -> Result<()> {
+        if plan.route.named().is_some() { self.check_unmixed() } else { self.check_remote_write() }
+    }
+
+    fn check_unmixed(&self) -> Result<()> {
         if self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean()) {
             return Err(Error::unsupported(
                 "a transaction that has changed tables of this server cannot write to a shard",
@@ -70,7 +82,8 @@ impl SqlSession {
             begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
         }
         lease.queue_query(&begin);
-        self.remotes.push(Remote { lease, server: Arc::from(server), wrote: false, since: clock::monotonic() });
+        let (server, since) = (Arc::from(server), clock::monotonic());
+        self.remotes.push(Remote { lease, server, wrote: false, reads_only: read_only, since });
         Ok(self.remotes.len() - 1)
     }
 
@@ -104,7 +117,7 @@ impl SqlSession {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
             return Err(Error::new(ErrorCode::ConnectionFailure, message));
         }
-        remote.wrote |= is_write;
+        remote.wrote |= is_write && !remote.reads_only;
         queue(&mut remote.lease);
         let broken = async {
             match stand {
