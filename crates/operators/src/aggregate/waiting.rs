@@ -11,7 +11,7 @@ use crate::memory::{Charge, Wish};
 /// Rows that are enough.
 const ROWS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 /// Bytes that are too many for a cache.
-const BYTES: usize = 4 << 20;
+const BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct Waiting {

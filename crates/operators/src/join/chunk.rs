@@ -23,8 +23,9 @@ use crate::memory::{Charge, Memory, Wish};
 
 /// Rows of a chunk, at most. Tests have many chunks of few.
 pub(crate) const CHUNK_ROWS: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
-/// Bytes at which a chunk is made of fewer rows.
-const CHUNK_BYTES: usize = 16 << 20;
+/// Bytes at which a chunk is made of fewer rows: while it is put together its rows are there twice, in each stream. Of as many chunks as there
+/// may be, 64 GiB.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Chunks that row numbers can tell from each other; the last number of all stands for no row.
 pub(crate) const CHUNKS_MAX: usize = (1 << 16) - 1;
 /// Bits of the hash by which the rows of a chunk are counted.
