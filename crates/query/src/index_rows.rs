@@ -27,8 +27,13 @@ use crate::engine::Engine;
 use crate::index_text::Text;
 use crate::select::{self, Planner, SelectPlan};
 
+mod growth;
+
 /// Parts of an expression at most: it is computed on threads with small stacks.
 const PARTS_MAX: usize = 100;
+
+/// Rows that a predicate lets in are there once more: as values, and as columns.
+const LET_IN: usize = 2;
 
 /// See the module.
 pub(crate) struct IndexExpressions {
@@ -41,6 +46,8 @@ pub(crate) struct IndexExpressions {
     /// The columns of jsonb that the index is on: their texts say nothing of their order.
     documents: Vec<ColumnId>,
     predicate: Option<Predicate>,
+    /// See [`IndexRows::growth`].
+    growth: Option<usize>,
 }
 
 /// Columns in it have the names of [`by_id`].
@@ -347,6 +354,8 @@ impl IndexExpressions {
         let df_schema = DFSchema::try_from(input_schema.as_ref().clone()).map_err(from_datafusion)?;
         let physical =
             |expr: &Expr| engine.state().create_physical_expr(expr.clone(), &df_schema).map_err(from_datafusion);
+        let growth = |expressions: &[&Expr]| growth::of(expressions, &df_schema).map_err(from_datafusion);
+        let mut taken = growth(&expressions.iter().map(|(_, expr, ..)| expr).collect::<Vec<_>>())?;
         let types = expressions.iter().map(|(_, _, sql_type, _)| *sql_type).collect();
         let expressions = expressions
             .into_iter()
@@ -358,11 +367,15 @@ impl IndexExpressions {
                 let all = datafusion::logical_expr::utils::conjunction(conjuncts.iter().cloned());
                 let always = Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(true)), None);
                 let all = guards::condition(all.unwrap_or(always)).map_err(from_datafusion)?;
+                taken = taken.zip(growth(&[&all])?).map(|(taken, more)| taken + more + LET_IN);
                 let physical = physical(&all)?;
                 Some(Predicate { conjuncts, physical, text })
             }
         };
-        Ok(Some(Arc::new(Self { inputs, input_types, input_schema, types, expressions, documents, predicate })))
+        // What reads nothing is not measured by it.
+        let growth = taken.filter(|_| !inputs.is_empty());
+        let planned = Self { inputs, input_types, input_schema, types, expressions, documents, predicate, growth };
+        Ok(Some(Arc::new(planned)))
     }
 
     /// What an index computes, as this module made it.
@@ -456,6 +469,10 @@ impl IndexRows for IndexExpressions {
             })
         });
         Ok(values.collect())
+    }
+
+    fn growth(&self) -> Option<usize> {
+        self.growth
     }
 
     fn has_all_rows(&self) -> bool {
