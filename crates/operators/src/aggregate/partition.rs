@@ -74,7 +74,7 @@ impl Partition {
         self.groups.reserve(more, bytes, goal, wish)?;
         for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
-            state.ready_for(values, rows.batch.is_partial, wish)?;
+            state.ready_for(values, more, rows.batch.is_partial, wish)?;
         }
         self.rows += more as u64;
         self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
