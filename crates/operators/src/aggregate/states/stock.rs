@@ -3,10 +3,13 @@
 //! The engine's accumulators say what they take when they have taken it. So before they are given rows, as much is charged as these may make of
 //! them at most, by what is known of their kind; then what they say they have become. Called by `Spec`, which makes one for each table.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, UInt32Array};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::take;
 use arrow::datatypes::DataType;
-use datafusion_common::Result;
+use datafusion_common::{Result, internal_err};
 use datafusion_expr::{EmitTo, GroupsAccumulator};
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 
@@ -131,35 +134,38 @@ impl Stock {
         self.charge.settle(self.room_bytes());
     }
 
-    /// Gives it rows that it keeps: copies of them, since a part of a batch would hold all of that, and has the size of all of it where it is
-    /// lists. They are known here to the byte, and it is never asked.
-    fn keep(
-        &mut self,
-        values: &[ArrayRef],
-        ids: &[usize],
-        filter: Option<&BooleanArray>,
-        is_partial: bool,
-        groups: usize,
-    ) -> Result<()> {
+    /// Gives it rows that it keeps: copies of them, since a part of a batch would hold all of that.
+    fn keep(&mut self, values: &[ArrayRef], ids: &[usize], filter: Option<&BooleanArray>, groups: usize) -> Result<()> {
         let is_wanted = |row: &usize| filter.is_none_or(|filter| filter.is_valid(*row) && filter.value(*row));
         let rows: Vec<usize> = (0..ids.len()).filter(is_wanted).collect();
-        let places = UInt32Array::from_iter_values(rows.iter().map(|row| *row as u32));
-        let own = values.iter().map(|array| Ok(take(array, &places, None)?)).collect::<Result<Vec<_>>>()?;
+        let own = values.iter().map(|array| copied(array, &rows)).collect::<Result<Vec<_>>>()?;
         let ids: Vec<usize> = rows.iter().map(|row| ids[*row]).collect();
-        let (entries, bytes) = match own.first().filter(|_| is_partial).and_then(|own| own.as_list_opt::<i32>()) {
-            Some(lists) => (lists.values().len(), lists.values().get_array_memory_size()),
-            None => (ids.len(), own.iter().map(|own| own.get_array_memory_size()).sum()),
-        };
-        if is_partial {
-            self.inner.merge_batch(&own, &ids, groups)?;
-        } else {
-            self.inner.update_batch(&own, &ids, None, groups)?;
-        }
+        self.inner.update_batch(&own, &ids, None, groups)?;
+        self.kept(ids.len(), own.iter().map(|own| own.get_array_memory_size()).sum());
+        Ok(())
+    }
+
+    /// The same of lists of such rows. Of a part of lists it would keep, and count, the values of all.
+    fn keep_lists(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
+        let [state] = states else { return internal_err!("lists of rows in {} columns", states.len()) };
+        let narrow = narrowed(state)?;
+        let Some(lists) = narrow.as_list_opt::<i32>() else { return internal_err!("rows that are not in lists") };
+        let (field, offsets, values, nulls) = lists.clone().into_parts();
+        let rows: Vec<usize> = (0..values.len()).collect();
+        let values = copied(&values, &rows)?;
+        let (entries, bytes) = (values.len(), values.get_array_memory_size());
+        let own = ListArray::try_new(field, offsets, values, nulls)?;
+        self.inner.merge_batch(&[Arc::new(own)], ids, groups)?;
+        self.kept(entries, bytes);
+        Ok(())
+    }
+
+    /// Charges what was kept of so many rows, and their groups and places. It is known to the byte here, and nobody is asked.
+    fn kept(&mut self, entries: usize, bytes: usize) {
         if entries > 0 {
             self.taken += bytes + entries_bytes(entries) + BATCH_BYTES;
         }
         self.charge.settle(self.taken);
-        Ok(())
     }
 
     /// What is made of all its groups, which are gone then. It is there beside them for a while: charged whether the pool has it or not, since
@@ -201,6 +207,23 @@ fn bytes_of(array: &ArrayRef) -> usize {
     (lists.len() + 1) * size_of::<i32>() + bytes_of(&values)
 }
 
+/// Lists whose values are those of their own and no others; what is not lists stays as it is. A copy of lists would have room for all values
+/// that there are behind them.
+fn narrowed(array: &ArrayRef) -> Result<ArrayRef> {
+    let Some(lists) = array.as_list_opt::<i32>() else { return Ok(Arc::clone(array)) };
+    let (field, offsets, values, nulls) = lists.clone().into_parts();
+    let first = offsets.first().copied().unwrap_or(0);
+    let values = values.slice(first as usize, elements_of(array));
+    let offsets: Vec<i32> = offsets.iter().map(|offset| offset - first).collect();
+    Ok(Arc::new(ListArray::try_new(field, OffsetBuffer::new(offsets.into()), values, nulls)?))
+}
+
+/// Some rows of an array, which nobody else holds.
+fn copied(array: &ArrayRef, rows: &[usize]) -> Result<ArrayRef> {
+    let places = UInt32Array::from_iter_values(rows.iter().map(|row| *row as u32));
+    Ok(take(&narrowed(array)?, &places, None)?)
+}
+
 impl State for Stock {
     fn reserve(&mut self, _: usize, _: Wish) -> Result<()> {
         // It is not asked how many groups it makes room for.
@@ -221,7 +244,7 @@ impl State for Stock {
         groups: usize,
     ) -> Result<()> {
         if self.habit == Habit::Rows {
-            return self.keep(values, ids, filter, false, groups);
+            return self.keep(values, ids, filter, groups);
         }
         self.inner.update_batch(values, ids, filter, groups)?;
         self.came(values, ids.len(), groups);
@@ -230,7 +253,7 @@ impl State for Stock {
 
     fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
         if self.habit == Habit::Rows {
-            return self.keep(states, ids, None, true, groups);
+            return self.keep_lists(states, ids, groups);
         }
         self.inner.merge_batch(states, ids, groups)?;
         self.came(states, ids.len(), groups);
