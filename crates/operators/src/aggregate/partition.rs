@@ -60,6 +60,11 @@ impl Partition {
         self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
     }
 
+    /// Those of them that accumulators of the engine's take: what is made of these when they leave is there beside them for a moment.
+    pub(crate) fn bytes_of_stock(&self) -> usize {
+        self.states.iter().map(|state| state.bytes_of_stock()).sum()
+    }
+
     /// Takes rows. What `ids` has is of no interest before and after.
     ///
     /// # Errors

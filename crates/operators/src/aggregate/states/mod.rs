@@ -74,6 +74,11 @@ pub(crate) trait State: Send {
 
     /// Bytes that are charged.
     fn bytes(&self) -> usize;
+
+    /// Those of them that an accumulator of the engine's takes.
+    fn bytes_of_stock(&self) -> usize {
+        0
+    }
 }
 
 /// Which rows an aggregate takes: `None` where it takes all of them.

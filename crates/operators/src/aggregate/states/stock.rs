@@ -272,4 +272,8 @@ impl State for Stock {
     fn bytes(&self) -> usize {
         self.charge.bytes()
     }
+
+    fn bytes_of_stock(&self) -> usize {
+        self.charge.bytes()
+    }
 }
