@@ -60,6 +60,11 @@ impl Partition {
         self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
     }
 
+    /// Those of them that accumulators of the engine's take: what is made of these when they leave is there beside them for a moment.
+    pub(crate) fn bytes_of_stock(&self) -> usize {
+        self.states.iter().map(|state| state.bytes_of_stock()).sum()
+    }
+
     /// Takes rows. What `ids` has is of no interest before and after.
     ///
     /// # Errors
@@ -74,7 +79,7 @@ impl Partition {
         self.groups.reserve(more, bytes, goal, wish)?;
         for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
-            state.ready_for(values, rows.batch.is_partial, wish)?;
+            state.ready_for(values, more, rows.batch.is_partial, wish)?;
         }
         self.rows += more as u64;
         self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);

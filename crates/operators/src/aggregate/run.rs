@@ -19,6 +19,9 @@ use crate::memory::{Charge, Wish, is_full};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+/// Bytes that accumulators of the engine's may have in a front: where they keep rows, few groups may have very many, and what leaves is there
+/// twice for a moment.
+const FRONT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 8 << 20 };
 
 /// Groups of one key each cannot be divided, and a hash that divides nothing ten times is none.
 const LEVELS_MAX: usize = 10;
@@ -184,7 +187,7 @@ impl Stream<'_> {
                 self.leave_front()?;
                 self.add_to_large(&batch)
             }
-            Ok(()) if front.len() > FRONT_GROUPS => self.leave_front(),
+            Ok(()) if front.len() > FRONT_GROUPS || front.bytes_of_stock() > FRONT_BYTES => self.leave_front(),
             other => other,
         }
     }

@@ -15,7 +15,9 @@ use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::aggregates::{AggregateExec, PhysicalGroupBy, aggregate_expressions, evaluate_group_by};
 
-use super::states::{Counts, Distinct, State, Stock, Sums, is_ordered, lists_of, of_extremes, of_float_sums, pairs_of};
+use super::states::{
+    Counts, Distinct, Habit, State, Stock, Sums, is_ordered, lists_of, of_extremes, of_float_sums, pairs_of,
+};
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
 
@@ -366,7 +368,7 @@ impl Aggregate {
             Kind::FloatSum => of_float_sums(charge),
             Kind::Min(value) => of_extremes(value, false, charge)?,
             Kind::Max(value) => of_extremes(value, true, charge)?,
-            Kind::Stock => Box::new(Stock::new(accumulator(expr)?, charge)),
+            Kind::Stock => Box::new(Stock::new(accumulator(expr)?, Habit::of(expr)?, charge)),
         })
     }
 }

@@ -33,6 +33,7 @@ use super::rule::HashAggregates;
 use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
+mod engines;
 mod expected;
 pub(crate) mod lot;
 mod skew;

@@ -434,15 +434,20 @@ fn what_a_scan_of_the_same_part_waits_for_the_engine_tells() {
 
 #[test]
 fn whether_there_is_any_null_all_streams_say_together() {
-    let (left, right) = (table(&rows(600, 90), 1, 100), table(&rows(800, 130), 3, 100));
-    let not_in = |sides: [&Arc<dyn ExecutionPlan>; 2], mode| -> HashJoinExec {
-        let join = join(sides, &["small"], JoinType::LeftAnti, mode, NullEquality::NullEqualsNothing);
+    let (left, right) = (table(&rows(600, 130), 1, 100), table(&rows(800, 120), 3, 100));
+    let not_in = |sides: [&Arc<dyn ExecutionPlan>; 2], key: &str, mode| -> HashJoinExec {
+        let join = join(sides, &[key], JoinType::LeftAnti, mode, NullEquality::NullEqualsNothing);
         join.builder().with_null_aware(true).build().unwrap()
     };
-    let together: Arc<dyn ExecutionPlan> = Arc::new(not_in([&left, &right], PartitionMode::CollectLeft));
-    let own = swapped(&together);
-    assert_eq!(own.name(), "UnchainedHashJoinExec");
-    assert_eq!(in_order(&run(&own, PLENTY)), in_order(&by_the_engine(&together)));
-    let sides = [by(&["small"], &left), by(&["small"], &right)];
-    assert_eq!(in_place_of(not_in(sides.each_ref(), PartitionMode::Partitioned)), "HashJoinExec");
+    // Of the first key some are NULL, so that nothing comes, and of the other none.
+    for (key, is_empty) in [("small", true), ("id", false)] {
+        let together: Arc<dyn ExecutionPlan> = Arc::new(not_in([&left, &right], key, PartitionMode::CollectLeft));
+        let own = swapped(&together);
+        assert_eq!(own.name(), "UnchainedHashJoinExec");
+        let found = run(&own, PLENTY);
+        assert_eq!(found.num_rows() == 0, is_empty, "{key}");
+        assert_eq!(in_order(&found), in_order(&by_the_engine(&together)), "{key}");
+        let sides = [by(&[key], &left), by(&[key], &right)];
+        assert_eq!(in_place_of(not_in(sides.each_ref(), key, PartitionMode::Partitioned)), "HashJoinExec");
+    }
 }

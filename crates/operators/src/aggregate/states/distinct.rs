@@ -148,13 +148,13 @@ impl State for Distinct {
         self.inner.reserve(groups, wish)
     }
 
-    fn ready_for(&mut self, values: &[ArrayRef], is_partial: bool, wish: Wish) -> Result<()> {
+    fn ready_for(&mut self, values: &[ArrayRef], _: usize, is_partial: bool, wish: Wish) -> Result<()> {
         let Some(values) = values.first() else { return Ok(()) };
-        if is_partial {
-            let (values, _) = listed(values);
-            return self.room(values.len(), &values, wish);
-        }
-        self.room(values.len(), values, wish)
+        let values = if is_partial { listed(values).0 } else { Arc::clone(values) };
+        self.room(values.len(), &values, wish)?;
+        // All of them may be new.
+        let rows = values.len();
+        self.inner.ready_for(&[values], rows, false, wish)
     }
 
     fn update(

@@ -18,7 +18,7 @@ use crate::memory::Wish;
 pub(crate) use counts::Counts;
 pub(crate) use distinct::{Distinct, packing_of as pairs_of, state_type as lists_of};
 pub(crate) use folds::{is_ordered, of_extremes, of_float_sums};
-pub(crate) use stock::Stock;
+pub(crate) use stock::{Habit, Stock};
 pub(crate) use sums::Sums;
 
 /// What is known of the groups 0, 1, ... for one aggregate.
@@ -29,11 +29,12 @@ pub(crate) trait State: Send {
     /// Where the pool has not as much; then nothing changed.
     fn reserve(&mut self, groups: usize, wish: Wish) -> Result<()>;
 
-    /// The same for rows with these values, or with these states, which are about to come: for those who keep rows.
+    /// The same for so many rows with these values, or with these states, which are about to come: for those who keep more for rows than for
+    /// groups, or do not say beforehand what they take.
     ///
     /// # Errors
     /// As there.
-    fn ready_for(&mut self, _values: &[ArrayRef], _is_partial: bool, _wish: Wish) -> Result<()> {
+    fn ready_for(&mut self, _values: &[ArrayRef], _rows: usize, _is_partial: bool, _wish: Wish) -> Result<()> {
         Ok(())
     }
 
@@ -73,6 +74,11 @@ pub(crate) trait State: Send {
 
     /// Bytes that are charged.
     fn bytes(&self) -> usize;
+
+    /// Those of them that an accumulator of the engine's takes.
+    fn bytes_of_stock(&self) -> usize {
+        0
+    }
 }
 
 /// Which rows an aggregate takes: `None` where it takes all of them.
