@@ -11,7 +11,7 @@ use datafusion_physical_plan::metrics::Gauge;
 use super::spec::{Rows, Spec};
 use super::states::State;
 use crate::growing::Growing;
-use crate::hash_table::groups::Groups;
+use crate::hash_table::groups::{Groups, TOGETHER};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
 use crate::memory::{Memory, Wish};
@@ -65,28 +65,55 @@ impl Partition {
     /// # Errors
     /// Where the pool has no memory for them: then none was taken. What the aggregates find.
     pub(crate) fn add(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<()> {
+        self.make_room(rows, rows.rows.len(), wish)?;
+        self.take(rows, ids)?;
+        Ok(())
+    }
+
+    /// Takes the first of some rows, as many as there is room for; it grows where that is for too few. How many were taken: of rows one at
+    /// least.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn add_some(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<usize> {
+        let count = rows.rows.len();
+        let least = count.min(TOGETHER);
+        // What is small grows once for all of them.
+        let is_small = self.groups.room() < least && self.len() < count;
+        self.make_room(rows, if is_small { count } else { least }, wish)?;
+        self.take(rows, ids)
+    }
+
+    /// Makes room for so many more groups, and for what else some rows need.
+    fn make_room(&mut self, rows: &Portion<'_>, more: usize, wish: Wish) -> Result<()> {
         let bytes = match &rows.batch.packed.keys {
             Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
             _ => 0,
         };
-        let more = rows.rows.len();
         let goal = self.goal(more, rows.to_come);
         self.groups.reserve(more, bytes, goal, wish)?;
         for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
             state.ready_for(values, rows.batch.is_partial, wish)?;
         }
-        self.rows += more as u64;
+        Ok(())
+    }
+
+    /// Takes the first of some rows, as many as there is room for: how many.
+    fn take(&mut self, rows: &Portion<'_>, ids: &mut Vec<usize>) -> Result<usize> {
         self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
-        let groups = self.groups.len();
+        let (taken, groups) = (ids.len(), self.groups.len());
+        self.rows += taken as u64;
         for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
+            let first: Vec<ArrayRef> = values.iter().map(|array| array.slice(0, taken)).collect();
             if rows.batch.is_partial {
-                state.merge(values, ids, groups)?;
+                state.merge(&first, ids, groups)?;
             } else {
-                state.update(values, ids, filter.as_ref(), groups)?;
+                let filter = filter.as_ref().map(|filter| filter.slice(0, taken));
+                state.update(&first, ids, filter.as_ref(), groups)?;
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Groups that are expected in the end, if rows go on making new ones as those since it grew the last time did.

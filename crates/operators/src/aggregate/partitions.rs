@@ -124,27 +124,26 @@ impl Partitions {
         order.rows = Vec::from(indices.into_parts().1);
         let (values, filters) = (values?, filters?);
         for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
-            let (start, end) = (starts[partition], starts[partition + 1]);
-            if start == end {
-                continue;
-            }
-            let slice = |array: &ArrayRef| array.slice(start, end - start);
-            let values: Vec<Vec<ArrayRef>> = values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
-            let filters: Vec<Option<BooleanArray>> =
-                filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(start, end - start))).collect();
-            let Order { hashes, rows, ids, .. } = &mut *order;
-            let rows = &rows[start..end];
-            let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+            let (mut at, end) = (starts[partition], starts[partition + 1]);
             let mut wish = Wish::IfFree;
-            loop {
-                let added = self.tables[partition].lock().add(&rows, wish, ids);
+            while at < end {
+                let slice = |array: &ArrayRef| array.slice(at, end - at);
+                let values: Vec<Vec<ArrayRef>> =
+                    values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
+                let filters: Vec<Option<BooleanArray>> =
+                    filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
+                let Order { hashes, rows, ids, .. } = &mut *order;
+                let rows = &rows[at..end];
+                let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+                let added = self.tables[partition].lock().add_some(&rows, wish, ids);
                 match added {
+                    Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
                         if !self.spill_largest(spec, files)? {
                             wish = Wish::Anyway;
                         }
                     }
-                    other => break other?,
+                    Err(error) => return Err(error),
                 }
             }
         }
