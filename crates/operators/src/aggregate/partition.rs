@@ -8,6 +8,7 @@ use datafusion_common::Result;
 use datafusion_physical_plan::SpillManager;
 use datafusion_physical_plan::metrics::Gauge;
 
+use super::growth::Growth;
 use super::spec::{Rows, Spec};
 use super::states::State;
 use crate::growing::Growing;
@@ -22,8 +23,8 @@ pub(crate) struct Partition {
     states: Vec<Box<dyn State>>,
     /// Rows that came.
     rows: u64,
-    /// Rows and groups when it grew the last time.
-    grown: (u64, usize),
+    /// What it was when it grew.
+    growth: Growth,
     /// Groups that were put out of memory, some of them several times.
     pub(crate) file: Growing,
 }
@@ -47,7 +48,7 @@ impl Partition {
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
         let states = spec.states(memory)?;
-        Ok(Self { groups, states, rows: 0, grown: (0, 0), file: Growing::default() })
+        Ok(Self { groups, states, rows: 0, growth: Growth::default(), file: Growing::default() })
     }
 
     /// Groups in memory.
@@ -116,16 +117,14 @@ impl Partition {
         Ok(taken)
     }
 
-    /// Groups that are expected in the end, if rows go on making new ones as those since it grew the last time did.
+    /// Groups that are expected in the end, if room for so many more is wanted and not there.
     fn goal(&mut self, more: usize, to_come: Option<f64>) -> usize {
         let len = self.len();
         if len + more <= self.groups.capacity() {
             return len;
         }
         let Some(to_come) = to_come else { return len + len / 2 };
-        let (rows, groups) = std::mem::replace(&mut self.grown, (self.rows, len));
-        let share = (len - groups) as f64 / (self.rows - rows).max(1) as f64;
-        len + (self.rows as f64 * to_come * share) as usize
+        self.growth.expected(self.rows, len, self.rows as f64 * to_come)
     }
 
     /// Its groups, as rows for another table. Their bytes stay charged until `self` goes.

@@ -33,7 +33,17 @@ pub(crate) struct Groups {
 /// Room for a table that will have `goal` groups, as far as somebody knows: by an eighth at least, so that little growing is
 /// much, and twice as much at most, so that little is lost where it was wrong.
 fn grown(len: usize, more: usize, goal: usize) -> usize {
-    (len + more).max(goal.clamp(len + len / 8, len * 2))
+    (len + more).max(step(len, goal).clamp(len + len / 8, len * 2))
+}
+
+/// Where a table goes on its way to `goal` groups, if no step is to be to more than twice as many: steps are as few as can be and equal. Else
+/// the last of them, which moves the most, may be for next to nothing.
+fn step(len: usize, goal: usize) -> usize {
+    let times = goal as f64 / len.max(1) as f64;
+    if times <= 2.0 {
+        return goal;
+    }
+    (len as f64 * times.powf(times.log2().ceil().recip())) as usize
 }
 
 impl Groups {
@@ -272,6 +282,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_table_is_as_large_as_expected_after_equal_steps() {
+        let (mut len, mut steps) = (300, Vec::new());
+        while len < 10_000 {
+            let next = grown(len, 1, 10_000);
+            steps.push(next as f64 / len as f64);
+            len = next;
+        }
+        // 33 times as many: six steps, each to 1.8 times as many.
+        assert_eq!(steps.len(), 6, "{steps:?}");
+        assert!(steps.iter().all(|step| (1.75..1.85).contains(step)), "{steps:?}");
+        assert!(len < 10_020, "{len}");
     }
 
     #[test]
