@@ -1,6 +1,7 @@
 //! Many tables, one for each of some bits of the hash: each behind a lock that is held for some rows of a batch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
@@ -25,6 +26,8 @@ pub(crate) struct Partitions {
     pub(crate) secret: Secret,
     /// How often its rows have been through files.
     level: usize,
+    /// Groups that were made, those that have left memory among them, some of them several times.
+    made: AtomicUsize,
 }
 
 /// The order of a batch by its partitions, kept to be used again; charged.
@@ -92,7 +95,17 @@ impl Partitions {
     /// What the aggregates find.
     pub(crate) fn new(spec: &Spec, secret: Secret, files: &Files, level: usize) -> Result<Self> {
         let table = |_| Partition::new(spec, secret, &files.memory).map(Mutex::new);
-        Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret, level })
+        Ok(Self {
+            tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?,
+            secret,
+            level,
+            made: AtomicUsize::new(0),
+        })
+    }
+
+    /// Groups that were made so far.
+    pub(crate) fn made(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
     }
 
     /// Takes rows; `to_come` as in [`Portion`]. `first` is where it begins: whoever adds at the same time had better begin
@@ -123,6 +136,7 @@ impl Partitions {
         let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>();
         order.rows = Vec::from(indices.into_parts().1);
         let (values, filters) = (values?, filters?);
+        let mut made = 0;
         for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
             let (mut at, end) = (starts[partition], starts[partition + 1]);
             let mut wish = Wish::IfFree;
@@ -135,7 +149,11 @@ impl Partitions {
                 let Order { hashes, rows, ids, .. } = &mut *order;
                 let rows = &rows[at..end];
                 let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
-                let added = self.tables[partition].lock().add_some(&rows, wish, ids);
+                let mut table = self.tables[partition].lock();
+                let before = table.len();
+                let added = table.add_some(&rows, wish, ids);
+                made += table.len() - before;
+                drop(table);
                 match added {
                     Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
@@ -147,6 +165,7 @@ impl Partitions {
                 }
             }
         }
+        self.made.fetch_add(made, Ordering::Relaxed);
         Ok(())
     }
 

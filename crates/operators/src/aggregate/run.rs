@@ -175,7 +175,8 @@ impl Stream<'_> {
             self.leave_front()?;
         }
         let Some(front) = &mut self.front else {
-            return if self.waiting.push(batch) { self.add_waiting() } else { Ok(()) };
+            let groups = self.run.large.get().map_or(0, Partitions::made);
+            return if self.waiting.push(batch, groups) { self.add_waiting() } else { Ok(()) };
         };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
