@@ -35,6 +35,7 @@ use crate::memory::{Memory, Wish};
 
 mod expected;
 pub(crate) mod lot;
+mod room;
 mod skew;
 mod spilled;
 mod twin;
