@@ -10,9 +10,10 @@
 //! ```
 //!
 //! `rule` puts the node of `exec` into plans; `spec` says what is aggregated; `states` holds what is known of each
-//! group, `partition` one table, `partitions` many, and `run` is the work of a stream and of an output.
+//! group, `partition` one table, `growth` how many groups that will have, `partitions` many, and `run` is the work of a stream and of an output.
 
 pub(crate) mod exec;
+mod growth;
 mod partition;
 mod partitions;
 pub(crate) mod rule;

@@ -8,10 +8,11 @@ use datafusion_common::Result;
 use datafusion_physical_plan::SpillManager;
 use datafusion_physical_plan::metrics::Gauge;
 
+use super::growth::Growth;
 use super::spec::{Rows, Spec};
 use super::states::State;
 use crate::growing::Growing;
-use crate::hash_table::groups::Groups;
+use crate::hash_table::groups::{Groups, TOGETHER};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
 use crate::memory::{Memory, Wish};
@@ -22,8 +23,8 @@ pub(crate) struct Partition {
     states: Vec<Box<dyn State>>,
     /// Rows that came.
     rows: u64,
-    /// Rows and groups when it grew the last time.
-    grown: (u64, usize),
+    /// What it was when it grew.
+    growth: Growth,
     /// Groups that were put out of memory, some of them several times.
     pub(crate) file: Growing,
 }
@@ -47,7 +48,7 @@ impl Partition {
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
         let states = spec.states(memory)?;
-        Ok(Self { groups, states, rows: 0, grown: (0, 0), file: Growing::default() })
+        Ok(Self { groups, states, rows: 0, growth: Growth::default(), file: Growing::default() })
     }
 
     /// Groups in memory.
@@ -70,40 +71,65 @@ impl Partition {
     /// # Errors
     /// Where the pool has no memory for them: then none was taken. What the aggregates find.
     pub(crate) fn add(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<()> {
+        self.make_room(rows, rows.rows.len(), wish)?;
+        self.take(rows, ids)?;
+        Ok(())
+    }
+
+    /// Takes the first of some rows, as many as there is room for; it grows where that is for too few. How many were taken: of rows one at
+    /// least.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn add_some(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<usize> {
+        let count = rows.rows.len();
+        let least = count.min(TOGETHER);
+        // What is small grows once for all of them.
+        let is_small = self.groups.room() < least && self.len() < count;
+        self.make_room(rows, if is_small { count } else { least }, wish)?;
+        self.take(rows, ids)
+    }
+
+    /// Makes room for so many more groups, and for what else some rows need.
+    fn make_room(&mut self, rows: &Portion<'_>, more: usize, wish: Wish) -> Result<()> {
         let bytes = match &rows.batch.packed.keys {
             Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
             _ => 0,
         };
-        let more = rows.rows.len();
         let goal = self.goal(more, rows.to_come);
         self.groups.reserve(more, bytes, goal, wish)?;
         for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
             state.ready_for(values, more, rows.batch.is_partial, wish)?;
         }
-        self.rows += more as u64;
-        self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
-        let groups = self.groups.len();
-        for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
-            if rows.batch.is_partial {
-                state.merge(values, ids, groups)?;
-            } else {
-                state.update(values, ids, filter.as_ref(), groups)?;
-            }
-        }
         Ok(())
     }
 
-    /// Groups that are expected in the end, if rows go on making new ones as those since it grew the last time did.
+    /// Takes the first of some rows, as many as there is room for: how many.
+    fn take(&mut self, rows: &Portion<'_>, ids: &mut Vec<usize>) -> Result<usize> {
+        self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
+        let (taken, groups) = (ids.len(), self.groups.len());
+        self.rows += taken as u64;
+        for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
+            let first: Vec<ArrayRef> = values.iter().map(|array| array.slice(0, taken)).collect();
+            if rows.batch.is_partial {
+                state.merge(&first, ids, groups)?;
+            } else {
+                let filter = filter.as_ref().map(|filter| filter.slice(0, taken));
+                state.update(&first, ids, filter.as_ref(), groups)?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Groups that are expected in the end, if room for so many more is wanted and not there.
     fn goal(&mut self, more: usize, to_come: Option<f64>) -> usize {
         let len = self.len();
         if len + more <= self.groups.capacity() {
             return len;
         }
         let Some(to_come) = to_come else { return len + len / 2 };
-        let (rows, groups) = std::mem::replace(&mut self.grown, (self.rows, len));
-        let share = (len - groups) as f64 / (self.rows - rows).max(1) as f64;
-        len + (self.rows as f64 * to_come * share) as usize
+        self.growth.expected(self.rows, len, self.rows as f64 * to_come)
     }
 
     /// Its groups, as rows for another table. Their bytes stay charged until `self` goes.

@@ -1,6 +1,7 @@
 //! Many tables, one for each of some bits of the hash: each behind a lock that is held for some rows of a batch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
@@ -25,6 +26,8 @@ pub(crate) struct Partitions {
     pub(crate) secret: Secret,
     /// How often its rows have been through files.
     level: usize,
+    /// Groups that were made, those that have left memory among them, some of them several times.
+    made: AtomicUsize,
 }
 
 /// The order of a batch by its partitions, kept to be used again; charged.
@@ -92,7 +95,17 @@ impl Partitions {
     /// What the aggregates find.
     pub(crate) fn new(spec: &Spec, secret: Secret, files: &Files, level: usize) -> Result<Self> {
         let table = |_| Partition::new(spec, secret, &files.memory).map(Mutex::new);
-        Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret, level })
+        Ok(Self {
+            tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?,
+            secret,
+            level,
+            made: AtomicUsize::new(0),
+        })
+    }
+
+    /// Groups that were made so far.
+    pub(crate) fn made(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
     }
 
     /// Takes rows; `to_come` as in [`Portion`]. `first` is where it begins: whoever adds at the same time had better begin
@@ -123,31 +136,36 @@ impl Partitions {
         let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>();
         order.rows = Vec::from(indices.into_parts().1);
         let (values, filters) = (values?, filters?);
+        let mut made = 0;
         for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
-            let (start, end) = (starts[partition], starts[partition + 1]);
-            if start == end {
-                continue;
-            }
-            let slice = |array: &ArrayRef| array.slice(start, end - start);
-            let values: Vec<Vec<ArrayRef>> = values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
-            let filters: Vec<Option<BooleanArray>> =
-                filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(start, end - start))).collect();
-            let Order { hashes, rows, ids, .. } = &mut *order;
-            let rows = &rows[start..end];
-            let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+            let (mut at, end) = (starts[partition], starts[partition + 1]);
             let mut wish = Wish::IfFree;
-            loop {
-                let added = self.tables[partition].lock().add(&rows, wish, ids);
+            while at < end {
+                let slice = |array: &ArrayRef| array.slice(at, end - at);
+                let values: Vec<Vec<ArrayRef>> =
+                    values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
+                let filters: Vec<Option<BooleanArray>> =
+                    filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
+                let Order { hashes, rows, ids, .. } = &mut *order;
+                let rows = &rows[at..end];
+                let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+                let mut table = self.tables[partition].lock();
+                let before = table.len();
+                let added = table.add_some(&rows, wish, ids);
+                made += table.len() - before;
+                drop(table);
                 match added {
+                    Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
                         if !self.spill_largest(spec, files)? {
                             wish = Wish::Anyway;
                         }
                     }
-                    other => break other?,
+                    Err(error) => return Err(error),
                 }
             }
         }
+        self.made.fetch_add(made, Ordering::Relaxed);
         Ok(())
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Run {
     is_short: AtomicBool,
     /// Rows that the input has, as far as it knows.
     expected: Option<usize>,
-    /// Rows that came.
+    /// Rows that tables have taken.
     came: AtomicU64,
 }
 
@@ -63,7 +63,12 @@ impl Run {
         }
     }
 
-    /// How many rows are to come for each that came.
+    /// Tables have taken so many more rows of the input.
+    fn has_taken(&self, rows: usize) {
+        self.came.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// How many rows are to come for each that tables have taken, those that wait among them.
     fn to_come(&self) -> Option<f64> {
         let came = self.came.load(Ordering::Relaxed).max(1);
         let expected = self.expected.map(|expected| expected.saturating_mul(self.spec.sets()));
@@ -169,12 +174,12 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     fn add(&mut self, batch: Rows) -> Result<()> {
-        self.run.came.fetch_add(batch.packed.len() as u64, Ordering::Relaxed);
         if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
             self.leave_front()?;
         }
         let Some(front) = &mut self.front else {
-            return if self.waiting.push(batch) { self.add_waiting() } else { Ok(()) };
+            let groups = self.run.large.get().map_or(0, Partitions::made);
+            return if self.waiting.push(batch, groups) { self.add_waiting() } else { Ok(()) };
         };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
@@ -185,11 +190,13 @@ impl Stream<'_> {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
-                self.add_to_large(&batch)
+                self.add_to_large(&batch)?;
             }
-            Ok(()) if front.len() > FRONT_GROUPS || front.bytes_of_stock() > FRONT_BYTES => self.leave_front(),
-            other => other,
+            Ok(()) if front.len() > FRONT_GROUPS || front.bytes_of_stock() > FRONT_BYTES => self.leave_front()?,
+            other => other?,
         }
+        self.run.has_taken(batch.packed.len());
+        Ok(())
     }
 
     fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
@@ -200,6 +207,7 @@ impl Stream<'_> {
     fn add_waiting(&mut self) -> Result<()> {
         for rows in self.waiting.take()? {
             self.add_to_large(&rows)?;
+            self.run.has_taken(rows.packed.len());
         }
         self.waiting.settle();
         Ok(())

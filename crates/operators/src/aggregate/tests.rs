@@ -36,6 +36,7 @@ use crate::memory::{Memory, Wish};
 mod engines;
 mod expected;
 pub(crate) mod lot;
+mod room;
 mod skew;
 mod spilled;
 mod twin;

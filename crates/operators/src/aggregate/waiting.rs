@@ -8,8 +8,11 @@ use datafusion_common::{DataFusionError, Result};
 use super::spec::Rows;
 use crate::memory::{Charge, Wish};
 
-/// Rows that are enough.
-const ROWS: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
+/// Rows that are enough for any tables, and such as are too few for some: to look at each table costs something too.
+const ROWS_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
+const ROWS_MIN: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+/// Groups for each row that waits. What is kept for such a row is 20 bytes with its key, so it is little beside the groups.
+const GROUPS: usize = 12;
 /// Bytes that are too many for a cache.
 const BYTES: usize = 1 << 20;
 
@@ -20,17 +23,22 @@ pub(super) struct Waiting {
     charge: Charge,
 }
 
+/// How many rows are enough for tables that have so many groups: of few groups a cache holds all, and rows that wait are only in the way.
+fn enough(groups: usize) -> usize {
+    (groups / GROUPS).clamp(ROWS_MIN, ROWS_MAX)
+}
+
 impl Waiting {
     pub(super) fn new(charge: Charge) -> Self {
         Self { batches: Vec::new(), rows: 0, charge }
     }
 
-    /// Takes rows of the input; whether there are enough, or there is no memory for more.
-    pub(super) fn push(&mut self, rows: Rows) -> bool {
+    /// Takes rows of the input; whether there are enough for tables that have so many groups, or there is no memory for more.
+    pub(super) fn push(&mut self, rows: Rows, groups: usize) -> bool {
         let is_held = self.charge.grow(bytes_of(&rows), Wish::IfFree).is_ok();
         self.rows += rows.packed.len();
         self.batches.push(rows);
-        !is_held || self.rows >= ROWS || self.charge.bytes() >= BYTES
+        !is_held || self.rows >= enough(groups) || self.charge.bytes() >= BYTES
     }
 
     /// All rows that wait, which are none then: put together, or as they came where there is no memory for that.
@@ -86,4 +94,16 @@ fn bytes_of(rows: &Rows) -> usize {
     let values: usize = rows.values.iter().flatten().map(|array| of(array.as_ref())).sum();
     let filters: usize = rows.filters.iter().flatten().map(|filter| of(filter)).sum();
     rows.packed.bytes() + values + filters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_rows_wait_for_more_groups() {
+        assert_eq!(enough(0), ROWS_MIN);
+        assert_eq!(enough(GROUPS * (ROWS_MIN + 5)), ROWS_MIN + 5);
+        assert_eq!(enough(usize::MAX), ROWS_MAX);
+    }
 }

@@ -139,20 +139,26 @@ impl Directory {
             }
             at = self.after(at);
         }
-        self.insert(hash, id);
+        // Chunks that were passed are full: its place is here or behind.
+        self.insert_from(at, tag, id);
         id
     }
 
     /// Adds an entry. There is room for it.
     #[inline]
     fn insert(&mut self, hash: u64, id: u32) {
-        let mut at = self.home(hash);
+        self.insert_from(self.home(hash), tag_of(hash), id);
+    }
+
+    /// Adds an entry to this chunk, or to the next one that is not full.
+    #[inline]
+    fn insert_from(&mut self, mut at: usize, tag: u8, id: u32) {
         loop {
             let chunk = &mut self.chunks[at];
             let free = chunk.places(0);
             if free != 0 {
                 let place = free.trailing_zeros() as usize;
-                chunk.head[place] = tag_of(hash);
+                chunk.head[place] = tag;
                 chunk.ids[place] = id;
                 self.len += 1;
                 return;

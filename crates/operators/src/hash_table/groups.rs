@@ -8,8 +8,8 @@ use super::keys::{ByteKeys, Keys, Packed, Packing};
 use super::machine::ask_for;
 use crate::memory::{Charge, Wish};
 
-/// Rows whose places in the directory are asked for together.
-const TOGETHER: usize = 64;
+/// Rows whose places in the directory are asked for together, and that are taken together or not at all.
+pub(crate) const TOGETHER: usize = 64;
 
 /// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and half a hash for bytes.
 #[derive(Debug)]
@@ -33,7 +33,17 @@ pub(crate) struct Groups {
 /// Room for a table that will have `goal` groups, as far as somebody knows: by an eighth at least, so that little growing is
 /// much, and twice as much at most, so that little is lost where it was wrong.
 fn grown(len: usize, more: usize, goal: usize) -> usize {
-    (len + more).max(goal.clamp(len + len / 8, len * 2))
+    (len + more).max(step(len, goal).clamp(len + len / 8, len * 2))
+}
+
+/// Where a table goes on its way to `goal` groups, if no step is to be to more than twice as many: steps are as few as can be and equal. Else
+/// the last of them, which moves the most, may be for next to nothing.
+fn step(len: usize, goal: usize) -> usize {
+    let times = goal as f64 / len.max(1) as f64;
+    if times <= 2.0 {
+        return goal;
+    }
+    (len as f64 * times.powf(times.log2().ceil().recip())) as usize
 }
 
 impl Groups {
@@ -124,7 +134,13 @@ impl Groups {
         Ok(())
     }
 
-    /// The groups of some rows of a batch, with those that are new; there is room for as many.
+    /// More groups that there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.capacity().saturating_sub(self.len())
+    }
+
+    /// The groups of some rows of a batch, with those that are new: of all rows where there is room for as many groups, else of the
+    /// first of them, as long as there is room for [`TOGETHER`] more. Keys that are bytes have room for those of all.
     pub(crate) fn of_rows(&mut self, batch: &Packed, hashes: &[u64], rows: &[u32], ids: &mut Vec<usize>) {
         ids.clear();
         ids.reserve(rows.len());
@@ -146,8 +162,11 @@ impl Groups {
                     stored.ends.push(stored.bytes.len() as u32);
                     known.push(hash);
                 };
-                let is_far = directory.is_far();
+                let (is_far, room) = (directory.is_far(), directory.capacity());
                 for together in rows.chunks(TOGETHER) {
+                    if stored.ends.len() + together.len() > room {
+                        break;
+                    }
                     together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
                     if is_far {
                         together.iter().for_each(|&row| {
@@ -210,8 +229,11 @@ fn words<W: Word>(
     rows: &[u32],
     ids: &mut Vec<usize>,
 ) {
-    let is_far = directory.is_far();
+    let (is_far, room) = (directory.is_far(), directory.capacity());
     for together in rows.chunks(TOGETHER) {
+        if stored.len() + together.len() > room {
+            break;
+        }
         // Each loop asks for what the next one reads, so that the processor waits for all of it at once.
         together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
         if is_far {
@@ -239,6 +261,10 @@ fn words<W: Word>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use arrow::array::{Array, Int64Array};
+    use arrow::compute::cast;
     use arrow::datatypes::DataType;
 
     use super::*;
@@ -255,6 +281,60 @@ mod tests {
                     assert!(room <= (len + more).max(2 * len), "{len} {more} {goal}: {room}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_table_is_as_large_as_expected_after_equal_steps() {
+        let (mut len, mut steps) = (300, Vec::new());
+        while len < 10_000 {
+            let next = grown(len, 1, 10_000);
+            steps.push(next as f64 / len as f64);
+            len = next;
+        }
+        // 33 times as many: six steps, each to 1.8 times as many.
+        assert_eq!(steps.len(), 6, "{steps:?}");
+        assert!(steps.iter().all(|step| (1.75..1.85).contains(step)), "{steps:?}");
+        assert!(len < 10_020, "{len}");
+    }
+
+    #[test]
+    fn rows_are_taken_as_long_as_there_is_room() {
+        let secret = Secret::random();
+        for data_type in [DataType::Int32, DataType::Int64, DataType::Utf8] {
+            let packing = Packing::of(&[(data_type.clone(), true)]).unwrap();
+            let mut groups = Groups::new(&packing, secret, Memory::unlimited().charge());
+            // Half of the rows make groups, one of them is NULL.
+            let count: u32 = if cfg!(miri) { 400 } else { 3000 };
+            let number = |row: i64| (row != 70).then_some(if row % 2 == 0 { row } else { 1 });
+            let numbers: Int64Array = (0..i64::from(count)).map(number).collect();
+            let packed = packing.pack(&[cast(&numbers, &data_type).unwrap()]).unwrap();
+            let rows: Vec<u32> = (0..count).collect();
+            let (mut hashes, mut ids, mut found) = (Vec::new(), Vec::new(), Vec::new());
+            packed.hashes(secret, &mut hashes);
+            let mut twin = HashMap::new();
+            let bytes = packed.bytes();
+            while found.len() < rows.len() {
+                let rest = &rows[found.len()..];
+                let least = rest.len().min(TOGETHER);
+                if groups.room() < least {
+                    let len = groups.len();
+                    groups.reserve(least, bytes, len + len / 4, Wish::IfFree).unwrap();
+                }
+                let (before, room) = (groups.len(), groups.room());
+                groups.of_rows(&packed, &hashes, rest, &mut ids);
+                assert!(ids.len() >= least, "{} of {least} rows at {before} groups", ids.len());
+                assert!(groups.len() <= before + room, "{} groups in {before} and {room}", groups.len());
+                // Nothing is left over that would fit.
+                assert!(ids.len() == rest.len() || groups.room() < TOGETHER, "{} is room", groups.room());
+                found.extend_from_slice(&ids);
+            }
+            for (row, id) in found.iter().enumerate() {
+                let next = twin.len();
+                let key = numbers.is_valid(row).then(|| numbers.value(row));
+                assert_eq!(*id, *twin.entry(key).or_insert(next), "row {row} of {data_type}");
+            }
+            assert_eq!(twin.len(), groups.len());
         }
     }
 
