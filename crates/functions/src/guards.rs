@@ -225,8 +225,10 @@ fn size(expr: &Expr) -> usize {
 pub fn may_fail(expr: &Expr) -> bool {
     let found = any_part(expr, |part| {
         let fails = match part {
-            Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, right, .. }) => !divides(right),
-            Expr::ScalarFunction(function) => !is_total(function),
+            Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, right, .. }) => {
+                !matches!(right.as_ref(), Expr::Literal(divisor, _) if divides(divisor))
+            }
+            Expr::ScalarFunction(function) => !is_total_call(function),
             _ => false,
         };
         Ok(fails && part.any_column_refs())
@@ -235,17 +237,22 @@ pub fn may_fail(expr: &Expr) -> bool {
 }
 
 /// Whether every integer has a quotient by it: of minus one the smallest has none.
-fn divides(divisor: &Expr) -> bool {
+pub fn divides(divisor: &ScalarValue) -> bool {
     let number = match divisor {
-        Expr::Literal(ScalarValue::Int16(Some(number)), _) => i64::from(*number),
-        Expr::Literal(ScalarValue::Int32(Some(number)), _) => i64::from(*number),
-        Expr::Literal(ScalarValue::Int64(Some(number)), _) => *number,
+        ScalarValue::Int16(Some(number)) => i64::from(*number),
+        ScalarValue::Int32(Some(number)) => i64::from(*number),
+        ScalarValue::Int64(Some(number)) => *number,
         _ => 0,
     };
     !matches!(number, 0 | -1)
 }
 
-fn is_total(function: &ScalarFunction) -> bool {
+/// Whether a function of this name gives something of every row.
+pub fn is_total(name: &str) -> bool {
+    TOTAL.contains(&name) || name.ends_with(" any") || name.ends_with(" all")
+}
+
+fn is_total_call(function: &ScalarFunction) -> bool {
     // Of a subquery, which runs beforehand.
     if function.func.as_async().is_some() {
         return true;
@@ -256,7 +263,7 @@ fn is_total(function: &ScalarFunction) -> bool {
         ("float_add", [_, Expr::Literal(zero, _)]) => {
             ScalarValue::new_zero(&zero.data_type()).is_ok_and(|nothing| nothing == *zero)
         }
-        _ => TOTAL.contains(&name) || name.ends_with(" any") || name.ends_with(" all"),
+        _ => is_total(name),
     }
 }
 
