@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for GuardedProjections {
 impl GuardedProjections {
     /// What the engine's rule makes of a join by itself, over the inputs that it has.
     fn of_join(&self, join: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let inputs: Vec<Arc<dyn ExecutionPlan>> = join.children().into_iter().map(Arc::clone).collect();
+        let inputs: Vec<Arc<dyn ExecutionPlan>> = join.children().into_iter().cloned().collect();
         let bare = |input: &Arc<dyn ExecutionPlan>| Arc::new(EmptyExec::new(input.schema())) as Arc<dyn ExecutionPlan>;
         let alone = join.with_new_children(inputs.iter().map(bare).collect())?;
         // In their order, as those that stand for them.
