@@ -354,6 +354,7 @@ fn session_state(
     }
     let state = SessionStateBuilder::new()
         .with_config(session)
+        .with_optimizer_rules(ashlar_functions::inference::optimizer_rules())
         .with_physical_optimizer_rules(physical)
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.
