@@ -5,11 +5,11 @@
 //! it computes for their own rows. So what may fail becomes a branch, behind what guards it. Where nothing may fail, nothing is changed.
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{DFSchema, NullEquality, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::{split_binary, split_binary_owned};
-use datafusion_expr::{BinaryExpr, Case, Expr, LogicalPlan, Operator, binary_expr, lit};
+use datafusion_expr::{BinaryExpr, Case, Expr, Join, LogicalPlan, Operator, binary_expr, lit};
 
 use crate::tree::{
     any_node_with_subqueries, any_part, each_expression_of, each_part, rewrite_expressions_of,
@@ -75,6 +75,7 @@ pub fn of_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
             LogicalPlan::Join(mut join) => {
+                guard_keys(&mut join);
                 join.filter = join.filter.map(condition).transpose()?;
                 Ok(Transformed::yes(LogicalPlan::Join(join)))
             }
@@ -97,6 +98,12 @@ pub fn of_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn is_concerned(node: &LogicalPlan) -> Result<bool> {
+    if let LogicalPlan::Join(join) = node
+        && join.filter.is_some()
+        && join.on.iter().any(|(left, right)| may_fail(left) || may_fail(right))
+    {
+        return Ok(true);
+    }
     let mut found = false;
     if !matches!(node, LogicalPlan::TableScan(_)) {
         each_expression_of(node, |expr| {
@@ -105,6 +112,36 @@ fn is_concerned(node: &LogicalPlan) -> Result<bool> {
         })?;
     }
     Ok(found)
+}
+
+/// Keys of a join that may fail are NULL, which has no match, of rows that the other conditions of the join leave without one anyway: an
+/// outer join cannot leave out these rows beforehand.
+fn guard_keys(join: &mut Join) {
+    let Join { left, right, on, filter, null_equality, null_aware, .. } = join;
+    let Some(filter) = filter.as_ref().filter(|_| *null_equality == NullEquality::NullEqualsNothing && !*null_aware)
+    else {
+        return;
+    };
+    let parts = split_binary(filter, Operator::And);
+    let guard = |key: &mut Expr, schema: &DFSchema| {
+        let is_guard = |part: &&Expr| {
+            let columns = part.column_refs();
+            !may_fail(part)
+                && !is_single(part)
+                && !columns.is_empty()
+                && columns.iter().all(|column| schema.has_column(column))
+        };
+        if may_fail(key)
+            && let Some(guard) = joined(parts.iter().copied().filter(is_guard).cloned().collect(), Operator::And)
+        {
+            let whens = vec![(Box::new(guard), Box::new(key.clone()))];
+            *key = Expr::Case(Case::new(None, whens, None));
+        }
+    };
+    for (of_left, of_right) in on {
+        guard(of_left, left.schema());
+        guard(of_right, right.schema());
+    }
 }
 
 /// A condition right above a table, which may be told the parts that cannot fail, to leave rows out: they stay by themselves too.
@@ -225,8 +262,10 @@ fn size(expr: &Expr) -> usize {
 pub fn may_fail(expr: &Expr) -> bool {
     let found = any_part(expr, |part| {
         let fails = match part {
-            Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, right, .. }) => !divides(right),
-            Expr::ScalarFunction(function) => !is_total(function),
+            Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, right, .. }) => {
+                !matches!(right.as_ref(), Expr::Literal(divisor, _) if divides(divisor))
+            }
+            Expr::ScalarFunction(function) => !is_total_call(function),
             _ => false,
         };
         Ok(fails && part.any_column_refs())
@@ -235,17 +274,22 @@ pub fn may_fail(expr: &Expr) -> bool {
 }
 
 /// Whether every integer has a quotient by it: of minus one the smallest has none.
-fn divides(divisor: &Expr) -> bool {
+pub fn divides(divisor: &ScalarValue) -> bool {
     let number = match divisor {
-        Expr::Literal(ScalarValue::Int16(Some(number)), _) => i64::from(*number),
-        Expr::Literal(ScalarValue::Int32(Some(number)), _) => i64::from(*number),
-        Expr::Literal(ScalarValue::Int64(Some(number)), _) => *number,
+        ScalarValue::Int16(Some(number)) => i64::from(*number),
+        ScalarValue::Int32(Some(number)) => i64::from(*number),
+        ScalarValue::Int64(Some(number)) => *number,
         _ => 0,
     };
     !matches!(number, 0 | -1)
 }
 
-fn is_total(function: &ScalarFunction) -> bool {
+/// Whether a function of this name gives something of every row.
+pub fn is_total(name: &str) -> bool {
+    TOTAL.contains(&name) || name.ends_with(" any") || name.ends_with(" all")
+}
+
+fn is_total_call(function: &ScalarFunction) -> bool {
     // Of a subquery, which runs beforehand.
     if function.func.as_async().is_some() {
         return true;
@@ -256,7 +300,7 @@ fn is_total(function: &ScalarFunction) -> bool {
         ("float_add", [_, Expr::Literal(zero, _)]) => {
             ScalarValue::new_zero(&zero.data_type()).is_ok_and(|nothing| nothing == *zero)
         }
-        _ => TOTAL.contains(&name) || name.ends_with(" any") || name.ends_with(" all"),
+        _ => is_total(name),
     }
 }
 

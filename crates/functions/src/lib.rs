@@ -21,6 +21,7 @@ pub mod fields;
 pub mod floats;
 pub mod gathered;
 pub mod guards;
+pub mod inference;
 pub mod integer_sum;
 pub mod json;
 pub mod lengths;

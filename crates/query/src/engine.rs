@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use crate::admission::{Admission, AdmissionConfig, AdmissionStatistics};
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
+use crate::guarded_projections::{self, GuardedProjections};
 use crate::lookup_join::LookupJoins;
 use crate::means::Means;
 use crate::plan_cache::PlanCache;
@@ -348,8 +349,12 @@ fn session_state(
     for rule in ours.into_iter().rev() {
         physical.insert(place, rule);
     }
+    for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {
+        *rule = Arc::new(GuardedProjections::default());
+    }
     let state = SessionStateBuilder::new()
         .with_config(session)
+        .with_optimizer_rules(ashlar_functions::inference::optimizer_rules())
         .with_physical_optimizer_rules(physical)
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.

@@ -22,6 +22,7 @@ pub mod expressions;
 pub mod files;
 pub mod grammar;
 pub mod grid_table;
+mod guarded_projections;
 pub mod identity;
 pub mod index_plan;
 mod index_rows;

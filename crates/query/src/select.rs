@@ -12,6 +12,7 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
 use ashlar_functions::guards;
+use ashlar_functions::inference;
 use ashlar_functions::rules::conditions::nulls_apart;
 use ashlar_functions::sql;
 use ashlar_functions::times::clock;
@@ -491,7 +492,7 @@ fn generalise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
     static GENERAL: LazyLock<Optimizer> = LazyLock::new(|| {
         // Makes columns of parameters that stand twice, and some functions want constants.
         let is_general = |rule: &Arc<dyn OptimizerRule + Send + Sync>| rule.name() != "common_sub_expression_eliminate";
-        Optimizer::with_rules(Optimizer::new().rules.into_iter().filter(is_general).collect())
+        Optimizer::with_rules(inference::optimizer_rules().into_iter().filter(is_general).collect())
     });
     // A subquery whose LIMIT is not known would be joined as if it had none.
     let (mut has_query, mut is_limited) = (false, false);

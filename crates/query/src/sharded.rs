@@ -11,6 +11,7 @@ pub(crate) mod collation;
 mod copy;
 pub mod ddl;
 pub mod declared;
+mod dropped_keys;
 mod filters;
 mod fixed;
 mod held;

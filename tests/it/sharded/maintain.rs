@@ -92,6 +92,52 @@ fn a_key_that_is_added_holds_on_every_shard() {
 }
 
 #[test]
+fn a_unique_constraint_goes_from_every_shard_whatever_it_is_called_there() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let servers = fleet.servers();
+    let rule = format!("USING sharded WITH (servers = '{servers}', algorithm = 'hash_mod', shards = '4')");
+    done(&mut client, &format!("CREATE TABLE t (k int PRIMARY KEY, n int) PARTITION BY HASH (k) {rule}"));
+    done(&mut client, "ALTER TABLE t ADD CONSTRAINT twice UNIQUE (n, k)");
+    let columns = "(k int PRIMARY KEY, n int, CONSTRAINT made UNIQUE (n, k), UNIQUE (k, n))";
+    done(&mut client, &format!("CREATE TABLE u {columns} {}", fleet.by("k")));
+    // As whoever keeps a shard has named one, and as a crash would have left another.
+    done(&mut fleet.shard(0), "ALTER TABLE u RENAME CONSTRAINT made TO otherwise");
+    done(&mut fleet.shard(1), "ALTER TABLE t_1 DROP CONSTRAINT twice_1");
+    let insert =
+        |table: &str, columns: &str| format!("INSERT INTO {table} VALUES (8, 8) ON CONFLICT ({columns}) DO NOTHING");
+    for _ in 0..2 {
+        done(&mut client, &insert("u", "n, k"));
+    }
+    let unique = "SELECT conrelid::regclass::text FROM pg_constraint WHERE contype = 'u' ORDER BY 1";
+    for (sql, left) in [
+        ("ALTER TABLE t DROP CONSTRAINT twice, ADD CHECK (n > 0)", "uu"),
+        ("ALTER TABLE t DROP CONSTRAINT IF EXISTS twice", "uu"),
+        ("ALTER TABLE u DROP CONSTRAINT made", "u"),
+    ] {
+        done(&mut client, sql);
+        for shard in 0..2 {
+            let found = rows(&mut fleet.shard(shard), unique).into_iter().flatten().flatten().collect::<String>();
+            assert_eq!(found, left, "{sql}: {shard}");
+        }
+    }
+    // Nobody takes rows for unique by it any more.
+    for table in ["t", "u"] {
+        assert!(refused(&mut client, &insert(table, "n, k")).starts_with("42P10"), "{table}");
+    }
+    done(&mut client, &insert("u", "k, n"));
+    for (table, name) in [("t", "t_pkey"), ("u", "u_k_n_key")] {
+        assert!(refused(&mut client, &format!("ALTER TABLE {table} DROP CONSTRAINT {name}")).starts_with("0A000"));
+    }
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, "ALTER TABLE t DROP CONSTRAINT twice").starts_with("42704"));
+    done(&mut client, "ALTER TABLE t ADD CONSTRAINT twice UNIQUE (n, k)");
+    done(&mut client, &insert("t", "n, k"));
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn vacuum_and_analyze_reach_every_shard() {
     let fleet = Fleet::start(2);
     let mut client = fleet.client();

@@ -18,6 +18,7 @@ use tokio::sync::MutexGuard;
 
 use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
+use super::dropped_keys::DroppedKeys;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
 use super::maintain::in_block_refused;
 use super::{ShardedTable, attach};
@@ -95,7 +96,7 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, and CHECK constraints.
+/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, CHECK constraints, and UNIQUE ones that go.
 ///
 /// # Errors
 /// 0A000 for another change, of columns of the rule, and for a default that copies would compute; 55000 where the table is not what it was;
@@ -126,11 +127,17 @@ pub(crate) async fn alter(
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
     check_copies(table, &altered.schema)?;
-    let work = for_each_server(&altered, |shard| {
+    let keys = DroppedKeys::of(table, &now.made, &plain.cmds, means).await?;
+    let mut work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
+        sent.cmds = keys.at(shard, &plain.cmds);
+        if sent.cmds.is_empty() {
+            return Ok(String::new());
+        }
         at_shard(&mut sent.relation, shard);
         statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
+    work.retain(|(_, text)| !text.is_empty());
     let left = match everywhere(fleet, means, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
@@ -259,8 +266,11 @@ impl<'a> Changes<'a> {
     /// Whether DROP CONSTRAINT drops one.
     fn drops_constraint(&mut self, command: &AlterTableCmd) -> Result<bool> {
         let name = &command.name;
-        let is_check = |constraint: &Constraint| constraint.contype == ConstrType::ConstrCheck as i32;
-        if constraints(self.made).any(|constraint| is_check(constraint) && constraint.conname == *name) {
+        // What is unique by a constraint that was given a name the shards find by its columns.
+        let kinds = [ConstrType::ConstrCheck as i32, ConstrType::ConstrUnique as i32];
+        let is_named =
+            |constraint: &Constraint| kinds.contains(&constraint.contype) && constraint.conname == name.as_str();
+        if constraints(self.made).any(is_named) {
             self.names.forget(name);
             return Ok(true);
         }
@@ -273,8 +283,10 @@ impl<'a> Changes<'a> {
             given => given == name.as_str(),
         };
         if constraints(self.made).any(|constraint| is_key(constraint) && is_it(constraint)) {
-            return Err(Error::unsupported("dropping a key of a sharded table is not supported")
-                .with_hint("Make a table without it, and INSERT the rows of this one into it."));
+            return Err(Error::unsupported(
+                "dropping a key of a sharded table that is primary, or was given no name, is not supported",
+            )
+            .with_hint("Make a table without it, and INSERT the rows of this one into it."));
         }
         let own = &self.table.schema.name;
         let message = format!("constraint \"{name}\" of relation \"{own}\" does not exist");

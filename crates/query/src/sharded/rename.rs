@@ -188,7 +188,12 @@ async fn renaming(table: &ShardedTable, altered: &ShardedTable, text: &str, mean
 }
 
 /// The only column of a shard's answer.
-async fn asked(table: &ShardedTable, shard: &Shard, sql: &str, means: &Means) -> Result<Vec<Option<String>>> {
+pub(super) async fn asked(
+    table: &ShardedTable,
+    shard: &Shard,
+    sql: &str,
+    means: &Means,
+) -> Result<Vec<Option<String>>> {
     let origin = (table.fleet.pool_of_queries(), None);
     let mut lease = table.fleet.lend(origin, &shard.server, &means.role, &Settings::default()).await?;
     texts(&mut lease, sql).await

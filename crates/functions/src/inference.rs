@@ -1,0 +1,119 @@
+//! What a condition says of one side's key of a join holds of the other side's too, and the engine makes further conditions of that: but none
+//! of what may fail.
+//!
+//! `a.code = b.code AND a.code::int > 5` asks nothing of codes that only `b` has: one of them that is no number would fail a query which
+//! PostgreSQL answers. Stands in the place of the engine's rule that pushes conditions down, and makes these where keys are columns: it does
+//! not see the keys where one of the conditions about them may fail.
+
+use std::sync::Arc;
+
+use datafusion_common::Result;
+use datafusion_common::tree_node::Transformed;
+use datafusion_expr::utils::split_conjunction;
+use datafusion_expr::{Expr, Join, LogicalPlan};
+use datafusion_optimizer::push_down_filter::PushDownFilter;
+use datafusion_optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+
+use crate::guards::may_fail;
+
+/// The name of a key that is not to be seen: one that no user's column has.
+const HIDDEN: &str = "\u{1}key";
+
+/// The engine's rules for logical plans, with the one of this module.
+pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let stock = PushDownFilter::new();
+    let mut rules = Optimizer::new().rules;
+    for rule in rules.iter_mut().filter(|rule| rule.name() == stock.name()) {
+        *rule = Arc::new(GuardedInference::default());
+    }
+    rules
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+struct GuardedInference(PushDownFilter);
+
+impl OptimizerRule for GuardedInference {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !may_infer_failure(&plan) {
+            return self.0.rewrite(plan, config);
+        }
+        let rewritten = self.0.rewrite(with_keys(plan, hidden), config)?;
+        rewritten.map_data(|plan| Ok(with_keys(plan, shown)))
+    }
+}
+
+/// Whether a further condition would be made of one that may fail.
+fn may_infer_failure(plan: &LogicalPlan) -> bool {
+    let (mut node, mut conditions) = (plan, Vec::new());
+    loop {
+        match node {
+            LogicalPlan::Filter(filter) => {
+                conditions.extend(split_conjunction(&filter.predicate));
+                node = filter.input.as_ref();
+            }
+            LogicalPlan::Join(join) => {
+                conditions.extend(join.filter.iter().flat_map(split_conjunction));
+                return conditions.into_iter().any(|condition| is_of_keys(condition, join) && may_fail(condition));
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a condition has a key of a join that is a column.
+fn is_of_keys(condition: &Expr, join: &Join) -> bool {
+    let columns = condition.column_refs();
+    let is_key = |key: &Expr| key.try_as_col().is_some_and(|column| columns.contains(column));
+    join.on.iter().any(|(left, right)| is_key(left) || is_key(right))
+}
+
+/// The same with other keys of the join, which may be beneath filters.
+fn with_keys(plan: LogicalPlan, change: fn(Expr) -> Expr) -> LogicalPlan {
+    match plan {
+        LogicalPlan::Filter(mut filter) => {
+            filter.input = Arc::new(with_keys(Arc::unwrap_or_clone(filter.input), change));
+            LogicalPlan::Filter(filter)
+        }
+        LogicalPlan::Join(mut join) => {
+            join.on = join.on.into_iter().map(|(left, right)| (change(left), change(right))).collect();
+            LogicalPlan::Join(join)
+        }
+        other => other,
+    }
+}
+
+fn hidden(key: Expr) -> Expr {
+    if key.try_as_col().is_some() { key.alias(HIDDEN) } else { key }
+}
+
+fn shown(key: Expr) -> Expr {
+    match key {
+        Expr::Alias(alias) if alias.name == HIDDEN => *alias.expr,
+        key => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion_expr::col;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_hidden_and_shown_again() {
+        for key in [col("a.k"), col("k").alias("other"), col("k") + col("l")] {
+            let there = hidden(key.clone());
+            assert!(there.try_as_col().is_none());
+            assert_eq!(shown(there), key);
+        }
+    }
+}
