@@ -24,6 +24,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;
     stars::write_out(planner, query);
+    targets::settle_groups(planner, query)?;
     grouping::add_dependent(planner.catalog, query);
     labels::tell_apart(planner, query)?;
     targets::settle(planner, query)?;
