@@ -554,6 +554,8 @@ pub struct Planner<'a> {
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
     /// The statement names the system column of tables.
     names_expiry: AtomicBool,
+    /// The types of a part of a recursive query are asked for.
+    is_typing: AtomicBool,
     /// What was asked of parts of the statement, by their text.
     sources: Mutex<HashMap<String, Option<Vec<Source>>>>,
 }
@@ -562,7 +564,15 @@ impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
         let (state, zone) = (engine.state(), engine.zone());
-        Self { state, catalog, zone, own: None, names_expiry: AtomicBool::new(false), sources: Mutex::default() }
+        Self {
+            state,
+            catalog,
+            zone,
+            own: None,
+            names_expiry: AtomicBool::default(),
+            is_typing: AtomicBool::default(),
+            sources: Mutex::default(),
+        }
     }
 
     /// A planner that knows one more table by a name.

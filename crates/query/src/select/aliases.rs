@@ -101,7 +101,7 @@ impl Fill<'_, '_> {
 }
 
 /// The names of a query's outputs, where no star hides them.
-fn outputs(body: &SetExpr) -> Option<Vec<Ident>> {
+pub(super) fn outputs(body: &SetExpr) -> Option<Vec<Ident>> {
     let name = |name: String| Ident::with_quote('"', name);
     match body {
         SetExpr::Select(select) => {

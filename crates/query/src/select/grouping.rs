@@ -8,11 +8,12 @@ use std::sync::Arc;
 use ashlar_base::TableSchema;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Value as AstValue, Visitor, VisitorMut,
+    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
+    Value as AstValue, Visitor, VisitorMut,
 };
 
 use super::names::folded;
+use super::sources::selects;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
 
@@ -28,7 +29,7 @@ pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
             let names = query.with.iter().flat_map(|with| with.cte_tables.iter());
             self.hidden.push(names.map(|cte| folded(&cte.alias.name)).collect());
             let order_by = query.order_by.clone();
-            if let SetExpr::Select(select) = query.body.as_mut() {
+            for select in selects(&mut query.body) {
                 let mut used = Used::default();
                 let _ = walk::visit(&order_by, &mut used);
                 group(self.catalog, &self.hidden, select, used);

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
+use super::aliases::outputs;
 use super::names::{call, folded, label_of};
 use super::sources::{Source, Sources};
 
@@ -83,7 +84,8 @@ impl Expand<'_, '_> {
         let mut columns: Vec<Joined> = Vec::new();
         let mut before: Vec<TableWithJoins> = Vec::new();
         for mut table in from {
-            match self.joined(&mut table, &before) {
+            self.spell_lateral(&mut table.relation, &columns);
+            match self.joined(&mut table, &before, &columns) {
                 Some(found) => columns.extend(found),
                 // What is wrong is found when the query is planned as it was.
                 None => return,
@@ -118,18 +120,36 @@ impl Expand<'_, '_> {
         }
     }
 
-    /// Spells out the joins of one item of FROM, and tells its columns; `before` are the items that it may read.
-    fn joined(&mut self, table: &mut TableWithJoins, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
-        let mut columns = self.factor(&mut table.relation, before)?;
+    /// Says which columns are meant by the names of merged ones in a query that reads the items before it. Where nothing tells whether a name
+    /// is one of these, it stays as it is.
+    fn spell_lateral(&mut self, factor: &mut TableFactor, seen: &[Joined]) {
+        let TableFactor::Derived { lateral: true, subquery, .. } = factor else { return };
+        let merged = merged_of(seen);
+        if !merged.is_empty() {
+            let mut names = Names { keeps_unsure: true, ..Names::new(merged, &mut self.sources) };
+            let _ = walk::visit_mut(subquery.as_mut(), &mut names);
+        }
+    }
+
+    /// Spells out the joins of one item of FROM, and tells its columns; `before` are the items that it may read, and `seen` their columns.
+    fn joined(
+        &mut self,
+        table: &mut TableWithJoins,
+        before: &[TableWithJoins],
+        seen: &[Joined],
+    ) -> Option<Vec<Joined>> {
+        let mut columns = self.factor(&mut table.relation, before, seen)?;
         for number in 0..table.joins.len() {
             let (done, rest) = table.joins.split_at_mut(number);
             let join = rest.first_mut()?;
             let right = if is_lateral(&join.relation) {
                 let mut read = before.to_vec();
                 read.push(TableWithJoins { relation: table.relation.clone(), joins: done.to_vec() });
-                self.factor(&mut join.relation, &read)?
+                let seen: Vec<Joined> = seen.iter().chain(&columns).cloned().collect();
+                self.spell_lateral(&mut join.relation, &seen);
+                self.factor(&mut join.relation, &read, &seen)?
             } else {
-                self.factor(&mut join.relation, before)?
+                self.factor(&mut join.relation, before, seen)?
             };
             let (constraint, side) = match &mut join.join_operator {
                 JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, Side::Left),
@@ -194,9 +214,9 @@ impl Expand<'_, '_> {
     }
 
     /// The columns of one table, function or query in FROM.
-    fn factor(&mut self, factor: &mut TableFactor, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
+    fn factor(&mut self, factor: &mut TableFactor, before: &[TableWithJoins], seen: &[Joined]) -> Option<Vec<Joined>> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
-            return self.joined(table_with_joins, before);
+            return self.joined(table_with_joins, before, seen);
         }
         let joined = |Source { table, name }: Source| {
             let ident = Ident::with_quote('"', name.clone());
@@ -206,8 +226,20 @@ impl Expand<'_, '_> {
             };
             Joined { name, expr, is_merged: false }
         };
-        Some(self.sources.of_factor(factor, before)?.into_iter().map(joined).collect())
+        let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
+        Some(found.into_iter().map(joined).collect())
     }
+}
+
+/// The columns of a query in FROM as they are written: one that reads the queries around it cannot be planned by itself.
+fn written(factor: &TableFactor) -> Option<Vec<Source>> {
+    let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor else { return None };
+    let mut names = outputs(&subquery.body)?;
+    for (name, column) in names.iter_mut().zip(&alias.columns) {
+        name.clone_from(&column.name);
+    }
+    let source = |name: &Ident| Source { table: Some(folded(&alias.name)), name: folded(name) };
+    Some(names.iter().map(source).collect())
 }
 
 enum Side {
@@ -259,6 +291,8 @@ struct Names<'s, 'a, 'b> {
     sources: &'s mut Sources<'a, 'b>,
     /// What names mean in the queries inside, from the outermost: one for what a query is sorted by, and one for each SELECT of it.
     inner: Vec<Inner>,
+    /// Whether a name stays as it is where that is not known, and is not refused.
+    keeps_unsure: bool,
 }
 
 /// A query inside.
@@ -273,28 +307,44 @@ struct Inner {
 
 impl<'s, 'a, 'b> Names<'s, 'a, 'b> {
     fn new(merged: Vec<Joined>, sources: &'s mut Sources<'a, 'b>) -> Self {
-        Self { merged, sources, inner: Vec::new() }
+        Self { merged, sources, inner: Vec::new(), keeps_unsure: false }
     }
 
     /// Says which columns are meant in the clauses of the query whose joins are spelled out.
     fn spell(&mut self, select: &mut Select, order_by: Vec<&mut Expr>) -> ControlFlow<Error> {
         for item in &mut select.projection {
-            walk::visit_mut(item, self)?;
+            self.spell_output(item)?;
         }
         walk::visit_mut(&mut select.selection, self)?;
         walk::visit_mut(&mut select.group_by, self)?;
         walk::visit_mut(&mut select.having, self)?;
-        // A bare name in ORDER BY is that of an output first.
+        // A bare name in ORDER BY and DISTINCT ON is that of an output first.
         let labels = labels_of(select);
         let has_star = select
             .projection
             .iter()
             .any(|item| !matches!(item, SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_)));
-        for expr in order_by {
+        let mut on = Vec::new();
+        if let Some(Distinct::On(exprs)) = &mut select.distinct {
+            on.extend(exprs);
+        }
+        for expr in on.into_iter().chain(order_by) {
             if !has_star && matches!(&*expr, Expr::Identifier(name) if labels.contains(&folded(name))) {
                 continue;
             }
             walk::visit_mut(expr, self)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The same in an output, which keeps its label: `id::text` is called `id`, whatever `id` is.
+    fn spell_output(&mut self, item: &mut SelectItem) -> ControlFlow<Error> {
+        let SelectItem::UnnamedExpr(expr) = item else { return walk::visit_mut(item, self) };
+        let label = label_of(expr);
+        walk::visit_mut(expr, self)?;
+        if label_of(expr) != label {
+            let alias = Ident::with_quote('"', label);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
         ControlFlow::Continue(())
     }
@@ -384,6 +434,7 @@ impl VisitorMut for Names<'_, '_, '_> {
                 match self.is_inner(&name) {
                     Ok(true) => {}
                     Ok(false) => *expr = found.expr.clone(),
+                    Err(_) if self.keeps_unsure => {}
                     Err(error) => return ControlFlow::Break(error),
                 }
             }

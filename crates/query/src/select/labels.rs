@@ -10,12 +10,13 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::error::undefined_column;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitorMut,
+    Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins,
+    VisitorMut,
 };
 
 use super::Planner;
 use super::names::{folded, label_of};
-use super::sources::{self, Source, Sources};
+use super::sources::{self, Source, Sources, selects};
 
 /// Says which column is meant, in a query and in every query inside it.
 ///
@@ -26,24 +27,28 @@ pub(super) fn tell_apart(planner: &Planner<'_>, query: &mut Query) -> Result<()>
 }
 
 fn settle(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
-    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
-    let select: &mut Select = select;
-    let mut labels = Labels::of(&select.projection, &select.from, sources);
-    if labels.names.is_empty() {
-        return Ok(());
-    }
-    if let Some(having) = &mut select.having {
-        labels.tell_apart(having, "HAVING")?;
-    }
-    if let Some(Distinct::On(on)) = &mut select.distinct {
-        for expr in on {
-            labels.of_item(expr, "DISTINCT ON")?;
+    // What a union is sorted by are outputs.
+    let is_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+    let order_by: &mut [OrderByExpr] = match query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
+        Some(OrderByKind::Expressions(items)) if is_select => items.as_mut_slice(),
+        _ => &mut [],
+    };
+    for select in selects(&mut query.body) {
+        let mut labels = Labels::of(&select.projection, &select.from, sources);
+        if labels.names.is_empty() {
+            continue;
         }
-    }
-    let Some(order_by) = &mut query.order_by else { return Ok(()) };
-    let OrderByKind::Expressions(items) = &mut order_by.kind else { return Ok(()) };
-    for item in items {
-        labels.of_item(&mut item.expr, "ORDER BY")?;
+        if let Some(having) = &mut select.having {
+            labels.tell_apart(having, "HAVING")?;
+        }
+        if let Some(Distinct::On(on)) = &mut select.distinct {
+            for expr in on {
+                labels.of_item(expr, "DISTINCT ON")?;
+            }
+        }
+        for item in order_by.iter_mut() {
+            labels.of_item(&mut item.expr, "ORDER BY")?;
+        }
     }
     Ok(())
 }

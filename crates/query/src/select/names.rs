@@ -363,15 +363,23 @@ fn label(expr: &Expr) -> (String, bool) {
         Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
         Expr::Tuple(_) => strong("row"),
-        Expr::Subquery(query) => match query.body.as_ref() {
-            SetExpr::Select(select) => match select.projection.first() {
-                Some(SelectItem::UnnamedExpr(expr)) => label(expr),
-                Some(SelectItem::ExprWithAlias { alias, .. }) => (folded(alias), true),
-                _ => none(),
-            },
-            _ => none(),
-        },
+        Expr::Subquery(query) => first_label(&query.body).map_or_else(none, |name| (name, true)),
         _ => none(),
+    }
+}
+
+/// What the first output of a query is called, where no star hides it.
+fn first_label(body: &SetExpr) -> Option<String> {
+    match body {
+        SetExpr::Select(select) => match select.projection.first()? {
+            SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            _ => None,
+        },
+        SetExpr::Values(_) => Some("column1".to_owned()),
+        SetExpr::Query(query) => first_label(&query.body),
+        SetExpr::SetOperation { left, .. } => first_label(left),
+        _ => None,
     }
 }
 

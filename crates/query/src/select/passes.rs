@@ -19,11 +19,12 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     scopes::rename_hidden(query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
-    scopes::type_recursive(planner, query);
+    scopes::type_recursive(planner, query)?;
     aliases::fill(planner, query)?;
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;
     stars::write_out(planner, query);
+    targets::settle_groups(planner, query)?;
     grouping::add_dependent(planner.catalog, query);
     labels::tell_apart(planner, query)?;
     targets::settle(planner, query)?;

@@ -10,7 +10,7 @@ use ashlar_base::{Error, Result};
 use ashlar_functions::walk;
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{
-    Cte, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
+    Cte, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
     TableWithJoins, Visitor, VisitorMut, WildcardAdditionalOptions, With,
 };
 
@@ -170,6 +170,19 @@ fn names_in(query: &Query) -> HashSet<String> {
     let mut names = Names(HashSet::new());
     let _ = walk::visit(query, &mut names);
     names.0
+}
+
+/// The SELECTs that a query's body is made of: the one that it is, or the parts of a union that are no queries of their own.
+pub(super) fn selects(body: &mut SetExpr) -> Vec<&mut Select> {
+    match body {
+        SetExpr::Select(select) => vec![select.as_mut()],
+        SetExpr::SetOperation { left, right, .. } => {
+            let mut found = selects(left);
+            found.extend(selects(right));
+            found
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Does something to a query and to every query inside it, the outer one first, with what its tables show.

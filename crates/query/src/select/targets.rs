@@ -1,5 +1,6 @@
 //! What ORDER BY, DISTINCT and DISTINCT ON say of the select list, found as PostgreSQL finds it: a name by itself is that of an output before
-//! it is a column's, a whole number is a place, and any other expression may be an output's too.
+//! it is a column's, a whole number is a place, and any other expression may be an output's too. And what GROUP BY says of it, where such a
+//! name is a column's before it is an output's.
 //!
 //! Called by the planner for each query before it is planned, when merged columns are spelled out and columns are told from labels: the
 //! engine takes a number in DISTINCT ON for a value, and knows no expression of SELECT DISTINCT again. Source: PostgreSQL's
@@ -7,14 +8,16 @@
 
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Ident, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Value,
+    Distinct, Expr, GroupByExpr, Ident, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr,
+    Value,
 };
 
 use super::Planner;
+use super::joins::merges;
 use super::labels::{Labels, only_table};
 use super::names::{folded, label_of};
 use super::reading::{Likeness, Reading};
-use super::sources::{self, Sources};
+use super::sources::{self, Source, Sources, selects};
 
 /// Settles the clauses of a query and of every query inside it.
 ///
@@ -24,8 +27,69 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
     sources::in_each_query(planner, query, settle_one)
 }
 
+/// Says by their places the outputs by whose names a query is grouped, in it and in every query inside it.
+///
+/// # Errors
+/// 42702 for a name of several columns or of several outputs, 42601 for a constant that is no place.
+pub(super) fn settle_groups(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
+    sources::in_each_query(planner, query, settle_groups_of)
+}
+
+fn settle_groups_of(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
+    for select in selects(&mut query.body) {
+        let GroupByExpr::Expressions(exprs, _) = &mut select.group_by else { continue };
+        if exprs.is_empty() || select.from.iter().any(merges) {
+            continue;
+        }
+        let written = std::mem::take(exprs);
+        let grouped = grouped_by(sources, select, written)?;
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            *exprs = grouped;
+        }
+    }
+    Ok(())
+}
+
+/// What a SELECT is grouped by. Only where a name may be an output's are the columns of FROM asked for.
+fn grouped_by(sources: &Sources<'_, '_>, select: &Select, written: Vec<Expr>) -> Result<Vec<Expr>> {
+    let outputs = Outputs::of(select);
+    let is_called = |expr: &Expr| match bare(expr) {
+        Expr::Identifier(name) => outputs.is_called(&folded(name)),
+        _ => false,
+    };
+    let columns = if written.iter().any(is_called) { sources.of_from(&select.from) } else { None };
+    outputs.grouped(written, columns.as_deref())
+}
+
+/// An expression without the parentheses around it.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => bare(inner),
+        other => other,
+    }
+}
+
+/// Whether it is a constant that PostgreSQL takes for a place, and that is none.
+pub(super) fn is_no_place(value: &Value) -> bool {
+    match value {
+        Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null => true,
+        Value::Number(digits, _) => digits.contains(['.', 'e', 'E']),
+        _ => false,
+    }
+}
+
 fn settle_one(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
-    let SetExpr::Select(select) = query.body.as_mut() else { return check_order(query) };
+    if !matches!(query.body.as_ref(), SetExpr::Select(_)) {
+        for select in selects(&mut query.body) {
+            if !matches!(select.distinct, Some(Distinct::On(_))) {
+                continue;
+            }
+            let distinct = select.distinct.take();
+            select.distinct = of_select(sources, select, distinct, &mut Vec::new())?;
+        }
+        return check_order(query);
+    }
+    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
     let select: &mut Select = select;
     let mut nothing = Vec::new();
     let order_by = match query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
@@ -141,6 +205,60 @@ impl<'s> Outputs<'s> {
             list.push(Output { place: (!has_star).then_some(place), label, expr });
         }
         Self { list, has_star, table: only_table(&select.from) }
+    }
+
+    /// Whether an output has the name and is not the column of that name itself.
+    fn is_called(&self, name: &str) -> bool {
+        let is_column = |output: &Output<'_>| match output.expr {
+            Expr::Identifier(column) => folded(column) == name,
+            Expr::CompoundIdentifier(names) => {
+                self.table.is_some() && names.last().is_some_and(|column| folded(column) == name)
+            }
+            _ => false,
+        };
+        !self.list.iter().filter(|output| output.label == name).all(is_column)
+    }
+
+    /// What a query is grouped by, with its outputs' places for their names. `columns` are those of FROM; `None` where they are not known.
+    fn grouped(&self, written: Vec<Expr>, columns: Option<&[Source]>) -> Result<Vec<Expr>> {
+        let mut grouped: Vec<Expr> = Vec::with_capacity(written.len());
+        for expr in written {
+            match (bare(&expr), columns) {
+                (Expr::Value(value), _) if is_no_place(&value.value) => {
+                    return Err(Error::new(ErrorCode::SyntaxError, "non-integer constant in GROUP BY"));
+                }
+                (Expr::Identifier(name), Some(columns)) => {
+                    let output = self.group_of(name, columns)?.unwrap_or_else(|| expr.clone());
+                    // Once is enough.
+                    if !grouped.contains(&output) {
+                        grouped.push(output);
+                    }
+                }
+                _ => grouped.push(expr),
+            }
+        }
+        Ok(grouped)
+    }
+
+    /// The output that a name by itself means in GROUP BY; `None` for a column.
+    fn group_of(&self, ident: &Ident, columns: &[Source]) -> Result<Option<Expr>> {
+        let name = folded(ident);
+        if !self.is_called(&name) {
+            return Ok(None);
+        }
+        match columns.iter().filter(|column| column.name == name).count() {
+            0 => {}
+            1 => return Ok(None),
+            _ => {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                return Err(Error::new(ErrorCode::AmbiguousColumn, message));
+            }
+        }
+        let output = self.named(ident, "GROUP BY")?;
+        Ok(output.map(|output| match output.place {
+            Some(place) => Expr::value(Value::Number((place + 1).to_string(), false)),
+            None => output.expr.clone(),
+        }))
     }
 
     fn reading(&self, expr: &Expr) -> Reading {

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 
 use crate::select::names::folded;
 use crate::select::reading::without_tables;
+use crate::select::targets::is_no_place;
 
 /// Tables of one FROM have different names.
 pub(super) fn check_tables(select: &Select) -> ControlFlow<Error> {
@@ -64,16 +65,20 @@ pub(super) fn unwrap_parentheses(query: &mut Query) {
 pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
     let Some(order) = &query.order_by else { return ControlFlow::Continue(()) };
     let OrderByKind::Expressions(items) = &order.kind else { return ControlFlow::Continue(()) };
-    let is_constant = |expr: &Expr| match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null => true,
-            Value::Number(digits, _) => digits.contains(['.', 'e', 'E']),
-            _ => false,
-        },
-        _ => false,
-    };
-    if items.iter().any(|item| is_constant(&item.expr)) {
-        return ControlFlow::Break(Error::new(ErrorCode::SyntaxError, "non-integer constant in ORDER BY"));
+    for item in items {
+        let (constant, is_negative) = match &item.expr {
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => (expr.as_ref(), true),
+            expr => (expr, false),
+        };
+        let Expr::Value(constant) = constant else { continue };
+        let digits = if let Value::Number(digits, _) = &constant.value { Some(digits) } else { None };
+        if is_no_place(&constant.value) && (digits.is_some() || !is_negative) {
+            return ControlFlow::Break(Error::new(ErrorCode::SyntaxError, "non-integer constant in ORDER BY"));
+        }
+        if let (Some(digits), true) = (digits, is_negative) {
+            let message = format!("ORDER BY position -{digits} is not in select list");
+            return ControlFlow::Break(Error::new(ErrorCode::InvalidColumnReference, message));
+        }
     }
     let is_plain = |expr: &Expr| matches!(expr, Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_));
     if matches!(query.body.as_ref(), SetExpr::SetOperation { .. }) && items.iter().any(|item| !is_plain(&item.expr)) {
