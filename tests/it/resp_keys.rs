@@ -3,9 +3,13 @@
 //! Each test uses names of its own on the shared server.
 
 use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply, encode};
 use ashlar_tests::{Ashlar, Options};
 
@@ -193,6 +197,46 @@ fn a_client_that_does_not_read_holds_little_memory_and_stops_nobody() {
         assert_eq!(lazy.read_reply().unwrap(), Reply::bulk(&value));
     }
     assert_eq!(lazy.command(&["PING"]).unwrap(), Reply::Simple("PONG".to_owned()));
+    ashlar.stop();
+}
+
+#[test]
+fn large_replies_that_nobody_reads_have_a_bound_together() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let config = "[store]\nmemory_mib_max = 64\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let value = "v".repeat(5 << 20);
+    let ok = Reply::Simple("OK".to_owned());
+    assert_eq!(own.command(&["SET", "big", &value]).unwrap(), ok);
+    let mget = ["MGET", "big", "big", "big", "big", "big", "big"].to_vec();
+    let whole = Reply::Array(vec![Reply::bulk(&value); 6]);
+    // Whoever is alone has what he asks for; what follows comes when his reply is sent.
+    assert!(own.command(&mget).unwrap() == whole);
+    assert_eq!(own.command(&["ECHO", "sent"]).unwrap(), Reply::bulk("sent"));
+    let mut bytes = Vec::new();
+    encode(&mget, &mut bytes);
+    let mut lazy = TcpStream::connect_timeout(&ashlar.resp(), PATIENCE).unwrap();
+    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
+    lazy.write_all(&bytes).unwrap();
+    let mut begin = [0; 4];
+    lazy.read_exact(&mut begin).unwrap();
+    assert_eq!(&begin, b"*6\r\n");
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("OOM "));
+    assert!(is_refused(&own.command(&mget).unwrap()), "there is room still");
+    // A transaction is refused before it has done anything; what is small has room, and so has what changes one key.
+    let queued = [vec!["MULTI"], vec!["SET", "done", "1"], mget.clone(), vec!["EXEC"]];
+    let replies: Vec<Reply> = queued.iter().map(|command| own.command(command).unwrap()).collect();
+    assert!(is_refused(&replies[3]), "{:?}", replies[3]);
+    assert_eq!(own.command(&["EXISTS", "done"]).unwrap(), Reply::Integer(0));
+    assert_eq!(own.command(&["SET", "big", "small", "GET"]).unwrap(), Reply::bulk(&value));
+    assert_eq!(own.command(&["SET", "big", &value]).unwrap(), ok);
+    let rest = format!("${}\r\n{value}\r\n", value.len()).repeat(6);
+    let mut read = vec![0; rest.len()];
+    lazy.read_exact(&mut read).unwrap();
+    assert!(read == rest.as_bytes());
+    // Whoever has read his reply has left its room to others.
+    assert!(wait_for(PATIENCE, || own.command(&mget).unwrap() == whole));
     ashlar.stop();
 }
 
