@@ -241,6 +241,29 @@ fn large_replies_that_nobody_reads_have_a_bound_together() {
 }
 
 #[test]
+fn a_value_that_there_is_no_memory_for_is_refused_before_it_is_made() {
+    let config = "[store]\nmemory_mib_max = 64\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let most = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", ashlar.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    let before = most();
+    let reply = own.command(&["SETRANGE", "sparse", "200000000", "x"]).unwrap();
+    assert!(matches!(&reply, Reply::Error(text) if text.starts_with("OOM ")), "{reply:?}");
+    let grown = most() - before;
+    assert!(grown < 100_000_000, "{grown} bytes were taken for what was refused");
+    assert_eq!(own.command(&["EXISTS", "sparse"]).unwrap(), Reply::Integer(0));
+    // What fits is made, and its copies are given back.
+    assert_eq!(own.command(&["SETRANGE", "sparse", "999999", "x"]).unwrap(), Reply::Integer(1_000_000));
+    assert_eq!(own.command(&["APPEND", "sparse", "more"]).unwrap(), Reply::Integer(1_000_004));
+    assert_eq!(own.command(&["GETRANGE", "sparse", "999998", "-1"]).unwrap(), Reply::bulk("\0xmore"));
+    ashlar.stop();
+}
+
+#[test]
 fn the_figures_of_info_are_true() {
     let ashlar = Ashlar::start(Options::default()).unwrap();
     let mut own = client(&ashlar);
