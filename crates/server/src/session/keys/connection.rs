@@ -141,14 +141,21 @@ fn set_version(session: &mut KeySession, version: Version) {
     session.client().speaks_resp3(version == Version::Resp3);
 }
 
-/// A word that CLIENT LIST can show without ambiguity.
-fn plain_word(word: &[u8]) -> Option<String> {
+/// Bytes of a word that a client says about itself: it is kept, and CLIENT LIST shows it to everybody. (Redis has no such
+/// bound.)
+const WORD_BYTES_MAX: usize = 4096;
+
+/// A word that CLIENT LIST can show without ambiguity; `None`: it cannot.
+fn plain_word(word: &[u8]) -> Outcome<Option<String>> {
+    if word.len() > WORD_BYTES_MAX {
+        return Err(KeyError::line(format!("ERR what a client says about itself has {WORD_BYTES_MAX} bytes at most")));
+    }
     let plain = word.iter().all(u8::is_ascii_graphic);
-    plain.then(|| String::from_utf8_lossy(word).into_owned())
+    Ok(plain.then(|| String::from_utf8_lossy(word).into_owned()))
 }
 
 fn client_name(name: &[u8]) -> Outcome<String> {
-    plain_word(name).ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
+    plain_word(name)?.ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 pub(super) fn client_setname(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -167,7 +174,7 @@ pub(super) fn client_getname(session: &mut KeySession, _: &Args<'_>, reply: &mut
 }
 
 pub(super) fn client_setinfo(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let (option, value) = (args.at(2), plain_word(args.at(3)));
+    let (option, value) = (args.at(2), plain_word(args.at(3))?);
     let refused =
         |option: &str| KeyError::line(format!("ERR {option} cannot contain spaces, newlines or special characters."));
     if is(option, "lib-name") {
@@ -353,4 +360,18 @@ pub(super) fn client_reply(session: &mut KeySession, args: &Args<'_>, reply: &mu
         return Err(KeyError::SYNTAX);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_clients_are_short_and_plain() {
+        let longest = "n".repeat(WORD_BYTES_MAX);
+        assert_eq!(client_name(longest.as_bytes()).unwrap(), longest);
+        for name in [format!("{longest}n"), "two words".to_owned(), "line\n".to_owned()] {
+            assert!(client_name(name.as_bytes()).is_err(), "{} bytes", name.len());
+        }
+    }
 }
