@@ -1,8 +1,13 @@
 //! LISTEN and NOTIFY, on Ashlar and on a real PostgreSQL: who hears what, and when.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use ashlar_tests::process::wait_for;
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
+
+/// How long to wait for what others do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client that keeps what it hears.
 struct Client {
@@ -162,5 +167,34 @@ fn who_does_not_read_makes_notify_fail_and_the_server_live() {
     assert_eq!(sleeper.heard.len(), sent);
     assert_eq!(speaker.run("NOTIFY c, 'again'"), "NOTIFY");
     sleeper.wait_for(1);
+    ashlar.stop();
+}
+
+#[test]
+fn a_client_that_goes_while_its_commit_waits_listens_to_nothing() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let (mut holder, mut gone) = (Client::new(ashlar.pg()), Client::new(ashlar.pg()));
+    holder.run("CREATE TABLE t (k int PRIMARY KEY)");
+    holder.run("INSERT INTO t VALUES (1)");
+    holder.run("BEGIN");
+    holder.run("SELECT k FROM t FOR UPDATE");
+    assert_eq!(gone.run("BEGIN; LISTEN left; TRUNCATE t"), "BEGIN LISTEN TRUNCATE TABLE");
+    // As it does not read all of this, its end is one that the server notices at once.
+    gone.connection.send(&pg::message(b'Q', &[b"SELECT repeat('x', 40000)\0"])).unwrap();
+    gone.connection.read_byte().unwrap();
+    gone.connection.send(&pg::message(b'Q', &[b"COMMIT\0"])).unwrap();
+    let mut waiting = |count: u32| {
+        let expected = format!("[Some(\"{count}\")] SELECT 1");
+        wait_for(PATIENCE, || holder.run("SELECT count(*) FROM pg_locks WHERE NOT granted") == expected)
+    };
+    assert!(waiting(1), "the commit does not wait for who has locked a row");
+    drop(gone);
+    assert!(waiting(0), "the commit waits still");
+    holder.run("COMMIT");
+    let payload = "x".repeat(7900);
+    // More than may wait for one listener.
+    for number in 0..1200 {
+        assert_eq!(holder.run(&format!("NOTIFY left, '{number} {payload}'")), "NOTIFY");
+    }
     ashlar.stop();
 }

@@ -7,6 +7,7 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_store::Reservation;
 
 use super::{Block, SqlSession};
+use crate::session::Shared;
 use crate::session::channels::{Letters, Mailbox, Notification, Wish, listening};
 
 /// Bytes that a payload stays below, as in PostgreSQL.
@@ -26,12 +27,21 @@ pub(super) struct Mail {
     held: Option<Reservation>,
 }
 
-/// What is to be done when a transaction has committed, and undone when it has not.
+/// What is to be done when a transaction has committed, and undone when it has not: by whoever drops it, as the client may go
+/// while its commit waits.
 pub(super) struct Outgoing {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
     letters: Letters,
     listening: BTreeSet<String>,
     /// Channels that are listened to already, so that the transaction hears itself.
     new: Vec<String>,
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.new.iter().for_each(|channel| self.shared.channels.unlisten(channel, &self.mailbox));
+    }
 }
 
 impl SqlSession {
@@ -94,33 +104,25 @@ impl SqlSession {
         let store = self.shared.engine.store();
         let mailbox = self.mail.mailbox.get_or_insert_with(|| Arc::new(Mailbox::charged_to(store.reservation())));
         new.iter().for_each(|channel| self.shared.channels.listen(channel, mailbox));
+        let (shared, mailbox) = (Arc::clone(&self.shared), Arc::clone(mailbox));
+        let mut outgoing = Outgoing { shared, mailbox, letters: Letters::default(), listening: then, new };
         let said = wishes.into_iter().filter_map(|wish| match wish {
             Wish::Notify(notification) => Some(notification),
             Wish::Listen(_) | Wish::Unlisten(_) => None,
         });
-        match self.shared.channels.prepare(said.collect()) {
-            Ok(letters) => Ok(Some(Outgoing { letters, listening: then, new })),
-            Err(error) => {
-                new.iter().for_each(|channel| self.shared.channels.unlisten(channel, mailbox));
-                Err(error)
-            }
-        }
+        outgoing.letters = self.shared.channels.prepare(said.collect())?;
+        Ok(Some(outgoing))
     }
 
     /// Does what was made ready, or takes it back.
     pub(super) fn settle_wishes(&mut self, outgoing: Option<Outgoing>, is_committed: bool) {
         self.mail.held = None;
-        let (Some(Outgoing { letters, listening, new }), Some(mailbox)) = (outgoing, &self.mail.mailbox) else {
-            return;
-        };
-        let channels = &self.shared.channels;
-        if !is_committed {
-            new.iter().for_each(|channel| channels.unlisten(channel, mailbox));
-            return;
-        }
+        let Some(mut outgoing) = outgoing.filter(|_| is_committed) else { return };
+        outgoing.new.clear();
+        let listening = std::mem::take(&mut outgoing.listening);
         let gone = self.mail.listening.difference(&listening);
-        gone.for_each(|channel| channels.unlisten(channel, mailbox));
-        letters.send();
+        gone.for_each(|channel| self.shared.channels.unlisten(channel, &outgoing.mailbox));
+        std::mem::take(&mut outgoing.letters).send();
         self.mail.listening = listening;
     }
 
