@@ -198,3 +198,21 @@ fn a_client_that_goes_while_its_commit_waits_listens_to_nothing() {
     }
     ashlar.stop();
 }
+
+#[test]
+fn channels_that_are_listened_to_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 16\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut listener = Client::new(ashlar.pg());
+    let batch = |batch: u32| -> String {
+        (0..1000).map(|number| format!("LISTEN channel_of_a_name_that_is_not_short_{batch}_{number};")).collect()
+    };
+    let refused = (0..200).find(|&number| listener.run(&batch(number)).ends_with("53200"));
+    assert!(refused.is_some_and(|number| number > 10), "{refused:?}");
+    // What it has listened to before it hears still, and what it does not listen to any more is given back.
+    listener.run("NOTIFY channel_of_a_name_that_is_not_short_0_0, 'heard'");
+    assert_eq!(listener.heard(), "channel_of_a_name_that_is_not_short_0_0:heard");
+    assert_eq!(listener.run("UNLISTEN *"), "UNLISTEN");
+    assert!(!listener.run(&batch(0)).ends_with("53200"));
+    ashlar.stop();
+}

@@ -16,12 +16,20 @@ const PAYLOAD_BYTES_MAX: usize = 8000;
 /// Bytes that the name of a channel stays below.
 const CHANNEL_BYTES_MAX: usize = 64;
 
+/// Bytes of a channel that a session listens to, beside its name, here and in the list of all: and its name is in both.
+const LISTENED_BYTES: usize = 256;
+
+/// Bytes of a session's channels that are not charged: most listen to few.
+const LISTENED_BYTES_FREE: usize = 64 << 10;
+
 /// What a session has to do with channels.
 #[derive(Default)]
 pub(super) struct Mail {
     /// There from its first LISTEN on.
     mailbox: Option<Arc<Mailbox>>,
     listening: BTreeSet<String>,
+    /// Pays for what it listens to, where that is much.
+    memory: Option<Reservation>,
     wishes: Vec<Wish>,
     /// Pays for the wishes.
     held: Option<Reservation>,
@@ -34,6 +42,7 @@ pub(super) struct Outgoing {
     mailbox: Arc<Mailbox>,
     letters: Letters,
     listening: BTreeSet<String>,
+    memory: Option<Reservation>,
     /// Channels that are listened to already, so that the transaction hears itself.
     new: Vec<String>,
 }
@@ -93,7 +102,7 @@ impl SqlSession {
     /// Makes ready what comes true with the commit that is next; `None` where there is nothing.
     ///
     /// # Errors
-    /// 54000
+    /// 54000; 53200 over the memory bound
     pub(super) fn prepare_wishes(&mut self) -> Result<Option<Outgoing>> {
         if self.mail.wishes.is_empty() {
             return Ok(None);
@@ -102,10 +111,16 @@ impl SqlSession {
         let then = listening(&self.mail.listening, &wishes);
         let new: Vec<String> = then.difference(&self.mail.listening).cloned().collect();
         let store = self.shared.engine.store();
+        let bytes: usize = then.iter().map(|channel| LISTENED_BYTES + 2 * channel.len()).sum();
+        let is_paid_for = bytes <= LISTENED_BYTES_FREE || then == self.mail.listening;
+        let mut memory = (!is_paid_for).then(|| store.reservation());
+        if let Some(memory) = &mut memory {
+            memory.grow(bytes)?;
+        }
         let mailbox = self.mail.mailbox.get_or_insert_with(|| Arc::new(Mailbox::charged_to(store.reservation())));
         new.iter().for_each(|channel| self.shared.channels.listen(channel, mailbox));
         let (shared, mailbox) = (Arc::clone(&self.shared), Arc::clone(mailbox));
-        let mut outgoing = Outgoing { shared, mailbox, letters: Letters::default(), listening: then, new };
+        let mut outgoing = Outgoing { shared, mailbox, letters: Letters::default(), listening: then, memory, new };
         let said = wishes.into_iter().filter_map(|wish| match wish {
             Wish::Notify(notification) => Some(notification),
             Wish::Listen(_) | Wish::Unlisten(_) => None,
@@ -123,7 +138,9 @@ impl SqlSession {
         let gone = self.mail.listening.difference(&listening);
         gone.for_each(|channel| self.shared.channels.unlisten(channel, &outgoing.mailbox));
         std::mem::take(&mut outgoing.letters).send();
-        self.mail.listening = listening;
+        if listening != self.mail.listening {
+            (self.mail.listening, self.mail.memory) = (listening, outgoing.memory.take());
+        }
     }
 
     /// UNLISTEN *, at once.
