@@ -187,6 +187,10 @@ impl KeySession {
     #[inline]
     pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Answered {
         if command.is_empty() {
+            // As in Redis, an empty line is what CLIENT REPLY SKIP has skipped.
+            if self.replies == Replies::SkipOne {
+                self.replies = Replies::On;
+            }
             return Answered { close: false, error: None, waits: false };
         }
         self.commands += 1;
