@@ -131,6 +131,40 @@ fn mset_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
+fn keys_that_come_and_go_together_are_all_there_or_none() {
+    let ashlar = Ashlar::shared();
+    let stop = AtomicBool::new(false);
+    let keys: Vec<String> = (0..8).map(|number| format!("together:{number}")).collect();
+    let command = |verb: &str, value: Option<&str>| -> Vec<Vec<u8>> {
+        let pairs = keys.iter().flat_map(|key| std::iter::once(key.as_str()).chain(value));
+        std::iter::once(verb).chain(pairs).map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let (mut seen, mut parts) = (HashSet::new(), Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = client(&ashlar);
+            while !stop.load(Ordering::Relaxed) {
+                writer.command(&command("MSET", Some("v"))).unwrap();
+                writer.command(&command("DEL", None)).unwrap();
+            }
+        });
+        let mut reader = client(&ashlar);
+        for round in 0..4000 {
+            let verb = if round % 2 == 0 { "EXISTS" } else { "TOUCH" };
+            match reader.command(&command(verb, None)).unwrap() {
+                Reply::Integer(count @ (0 | 8)) => {
+                    seen.insert(count);
+                }
+                other => parts.push((verb, other)),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(parts.is_empty(), "parts of what comes and goes as a whole: {parts:?}");
+    assert_eq!(seen.len(), 2, "the writer never got through");
+}
+
+#[test]
 fn increments_of_many_connections_add_up() {
     let ashlar = Ashlar::shared();
     let mut own = client(&ashlar);
