@@ -480,6 +480,23 @@ fn a_full_store_refuses_writes_and_serves_on() {
     subject.recovers();
 }
 
+#[test]
+fn prepared_statements_that_are_small_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 32\n".to_owned();
+    let subject = Subject::start(Options { config, ..Options::default() });
+    let mut connection = subject.server.connect();
+    let text = "x".repeat(5000);
+    let prepare = |number: u32| format!("PREPARE s{number} AS SELECT '{text}' AS t, {number} AS n");
+    let error = (0..9000).find_map(|number| connection.query(&prepare(number)).err());
+    let error = error.map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    // What is given up can be used again.
+    connection.query("DEALLOCATE ALL").unwrap();
+    connection.query(&prepare(0)).unwrap();
+    assert_eq!(connection.query("EXECUTE s0").unwrap().len(), 1);
+    subject.recovers();
+}
+
 /// Writes small values until not even those fit.
 fn fill(keys: &mut resp::Client, from: &mut usize) {
     for bytes in [100, 1] {

@@ -262,6 +262,39 @@ fn a_client_that_goes_takes_its_locks_along() {
 }
 
 #[test]
+fn what_a_commit_has_made_that_waits_goes_with_its_client() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut holder = Connection::connect(server.pg()).unwrap();
+    let statements = [
+        "CREATE TABLE emptied (k integer PRIMARY KEY)",
+        "INSERT INTO emptied VALUES (1)",
+        "CREATE TABLE kept (k integer PRIMARY KEY, v integer)",
+        "INSERT INTO kept VALUES (1, 1)",
+        "BEGIN",
+        "SELECT k FROM emptied FOR UPDATE",
+    ];
+    statements.into_iter().for_each(|sql| drop(holder.query(sql).unwrap()));
+    let mut gone = Party::new(server.pg());
+    ["BEGIN", "CREATE UNIQUE INDEX kept_v ON kept (v)", "TRUNCATE emptied"].into_iter().for_each(|sql| {
+        gone.run(sql);
+    });
+    // As it does not read all of this, its end is one that the server notices at once.
+    gone.start("SELECT repeat('x', 40000)");
+    gone.connection.read_byte().unwrap();
+    gone.start("COMMIT");
+    let pid = gone.pid;
+    assert!(wait_for(SOON, || waits(&mut holder, pid)), "the commit does not wait for who has locked a row");
+    drop(gone);
+    assert!(wait_for(SOON, || !waits(&mut holder, pid)), "the commit waits still");
+    holder.query("COMMIT").unwrap();
+    let is_free = wait_for(SOON, || holder.query("INSERT INTO kept VALUES (2, 1)").is_ok());
+    assert!(is_free, "an index that was never committed refuses a row");
+    assert_eq!(holder.value("SELECT count(*) FROM pg_indexes WHERE indexname = 'kept_v'").unwrap(), "0");
+    assert_eq!(holder.value("SELECT count(*) FROM emptied").unwrap(), "1");
+    server.stop();
+}
+
+#[test]
 fn a_statement_that_waits_can_be_cancelled_and_has_its_time() {
     for address in [Ashlar::shared().pg(), Postgres::shared().address()] {
         let mut watcher = Connection::connect(address).unwrap();

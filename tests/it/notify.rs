@@ -1,8 +1,13 @@
 //! LISTEN and NOTIFY, on Ashlar and on a real PostgreSQL: who hears what, and when.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use ashlar_tests::process::wait_for;
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
+
+/// How long to wait for what others do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client that keeps what it hears.
 struct Client {
@@ -162,5 +167,52 @@ fn who_does_not_read_makes_notify_fail_and_the_server_live() {
     assert_eq!(sleeper.heard.len(), sent);
     assert_eq!(speaker.run("NOTIFY c, 'again'"), "NOTIFY");
     sleeper.wait_for(1);
+    ashlar.stop();
+}
+
+#[test]
+fn a_client_that_goes_while_its_commit_waits_listens_to_nothing() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let (mut holder, mut gone) = (Client::new(ashlar.pg()), Client::new(ashlar.pg()));
+    holder.run("CREATE TABLE t (k int PRIMARY KEY)");
+    holder.run("INSERT INTO t VALUES (1)");
+    holder.run("BEGIN");
+    holder.run("SELECT k FROM t FOR UPDATE");
+    assert_eq!(gone.run("BEGIN; LISTEN left; TRUNCATE t"), "BEGIN LISTEN TRUNCATE TABLE");
+    // As it does not read all of this, its end is one that the server notices at once.
+    gone.connection.send(&pg::message(b'Q', &[b"SELECT repeat('x', 40000)\0"])).unwrap();
+    gone.connection.read_byte().unwrap();
+    gone.connection.send(&pg::message(b'Q', &[b"COMMIT\0"])).unwrap();
+    let mut waiting = |count: u32| {
+        let expected = format!("[Some(\"{count}\")] SELECT 1");
+        wait_for(PATIENCE, || holder.run("SELECT count(*) FROM pg_locks WHERE NOT granted") == expected)
+    };
+    assert!(waiting(1), "the commit does not wait for who has locked a row");
+    drop(gone);
+    assert!(waiting(0), "the commit waits still");
+    holder.run("COMMIT");
+    let payload = "x".repeat(7900);
+    // More than may wait for one listener.
+    for number in 0..1200 {
+        assert_eq!(holder.run(&format!("NOTIFY left, '{number} {payload}'")), "NOTIFY");
+    }
+    ashlar.stop();
+}
+
+#[test]
+fn channels_that_are_listened_to_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 16\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut listener = Client::new(ashlar.pg());
+    let batch = |batch: u32| -> String {
+        (0..1000).map(|number| format!("LISTEN channel_of_a_name_that_is_not_short_{batch}_{number};")).collect()
+    };
+    let refused = (0..200).find(|&number| listener.run(&batch(number)).ends_with("53200"));
+    assert!(refused.is_some_and(|number| number > 10), "{refused:?}");
+    // What it has listened to before it hears still, and what it does not listen to any more is given back.
+    listener.run("NOTIFY channel_of_a_name_that_is_not_short_0_0, 'heard'");
+    assert_eq!(listener.heard(), "channel_of_a_name_that_is_not_short_0_0:heard");
+    assert_eq!(listener.run("UNLISTEN *"), "UNLISTEN");
+    assert!(!listener.run(&batch(0)).ends_with("53200"));
     ashlar.stop();
 }

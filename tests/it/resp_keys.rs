@@ -3,9 +3,13 @@
 //! Each test uses names of its own on the shared server.
 
 use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply, encode};
 use ashlar_tests::{Ashlar, Options};
 
@@ -127,6 +131,40 @@ fn mset_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
+fn keys_that_come_and_go_together_are_all_there_or_none() {
+    let ashlar = Ashlar::shared();
+    let stop = AtomicBool::new(false);
+    let keys: Vec<String> = (0..8).map(|number| format!("together:{number}")).collect();
+    let command = |verb: &str, value: Option<&str>| -> Vec<Vec<u8>> {
+        let pairs = keys.iter().flat_map(|key| std::iter::once(key.as_str()).chain(value));
+        std::iter::once(verb).chain(pairs).map(|word| word.as_bytes().to_vec()).collect()
+    };
+    let (mut seen, mut parts) = (HashSet::new(), Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = client(&ashlar);
+            while !stop.load(Ordering::Relaxed) {
+                writer.command(&command("MSET", Some("v"))).unwrap();
+                writer.command(&command("DEL", None)).unwrap();
+            }
+        });
+        let mut reader = client(&ashlar);
+        for round in 0..4000 {
+            let verb = if round % 2 == 0 { "EXISTS" } else { "TOUCH" };
+            match reader.command(&command(verb, None)).unwrap() {
+                Reply::Integer(count @ (0 | 8)) => {
+                    seen.insert(count);
+                }
+                other => parts.push((verb, other)),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(parts.is_empty(), "parts of what comes and goes as a whole: {parts:?}");
+    assert_eq!(seen.len(), 2, "the writer never got through");
+}
+
+#[test]
 fn increments_of_many_connections_add_up() {
     let ashlar = Ashlar::shared();
     let mut own = client(&ashlar);
@@ -193,6 +231,69 @@ fn a_client_that_does_not_read_holds_little_memory_and_stops_nobody() {
         assert_eq!(lazy.read_reply().unwrap(), Reply::bulk(&value));
     }
     assert_eq!(lazy.command(&["PING"]).unwrap(), Reply::Simple("PONG".to_owned()));
+    ashlar.stop();
+}
+
+#[test]
+fn large_replies_that_nobody_reads_have_a_bound_together() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let config = "[store]\nmemory_mib_max = 64\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let value = "v".repeat(5 << 20);
+    let ok = Reply::Simple("OK".to_owned());
+    assert_eq!(own.command(&["SET", "big", &value]).unwrap(), ok);
+    let mget = ["MGET", "big", "big", "big", "big", "big", "big"].to_vec();
+    let whole = Reply::Array(vec![Reply::bulk(&value); 6]);
+    // Whoever is alone has what he asks for; what follows comes when his reply is sent.
+    assert!(own.command(&mget).unwrap() == whole);
+    assert_eq!(own.command(&["ECHO", "sent"]).unwrap(), Reply::bulk("sent"));
+    let mut bytes = Vec::new();
+    encode(&mget, &mut bytes);
+    let mut lazy = TcpStream::connect_timeout(&ashlar.resp(), PATIENCE).unwrap();
+    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
+    lazy.write_all(&bytes).unwrap();
+    let mut begin = [0; 4];
+    lazy.read_exact(&mut begin).unwrap();
+    assert_eq!(&begin, b"*6\r\n");
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("OOM "));
+    assert!(is_refused(&own.command(&mget).unwrap()), "there is room still");
+    // A transaction is refused before it has done anything; what is small has room, and so has what changes one key.
+    let queued = [vec!["MULTI"], vec!["SET", "done", "1"], mget.clone(), vec!["EXEC"]];
+    let replies: Vec<Reply> = queued.iter().map(|command| own.command(command).unwrap()).collect();
+    assert!(is_refused(&replies[3]), "{:?}", replies[3]);
+    assert_eq!(own.command(&["EXISTS", "done"]).unwrap(), Reply::Integer(0));
+    assert_eq!(own.command(&["SET", "big", "small", "GET"]).unwrap(), Reply::bulk(&value));
+    assert_eq!(own.command(&["SET", "big", &value]).unwrap(), ok);
+    let rest = format!("${}\r\n{value}\r\n", value.len()).repeat(6);
+    let mut read = vec![0; rest.len()];
+    lazy.read_exact(&mut read).unwrap();
+    assert!(read == rest.as_bytes());
+    // Whoever has read his reply has left its room to others.
+    assert!(wait_for(PATIENCE, || own.command(&mget).unwrap() == whole));
+    ashlar.stop();
+}
+
+#[test]
+fn a_value_that_there_is_no_memory_for_is_refused_before_it_is_made() {
+    let config = "[store]\nmemory_mib_max = 64\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let most = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", ashlar.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    let before = most();
+    let reply = own.command(&["SETRANGE", "sparse", "200000000", "x"]).unwrap();
+    assert!(matches!(&reply, Reply::Error(text) if text.starts_with("OOM ")), "{reply:?}");
+    let grown = most() - before;
+    assert!(grown < 100_000_000, "{grown} bytes were taken for what was refused");
+    assert_eq!(own.command(&["EXISTS", "sparse"]).unwrap(), Reply::Integer(0));
+    // What fits is made, and its copies are given back.
+    assert_eq!(own.command(&["SETRANGE", "sparse", "999999", "x"]).unwrap(), Reply::Integer(1_000_000));
+    assert_eq!(own.command(&["APPEND", "sparse", "more"]).unwrap(), Reply::Integer(1_000_004));
+    assert_eq!(own.command(&["GETRANGE", "sparse", "999998", "-1"]).unwrap(), Reply::bulk("\0xmore"));
     ashlar.stop();
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::clock::millis_of;
 use ashlar_base::{Datum, Error, Result, TableSchema, Timestamp, Value};
 
 use crate::entry::{Entry, check};
@@ -69,7 +70,7 @@ impl KeyTransaction {
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> Result<R> {
         self.expect(region, key)?;
-        Ok(match self.writes.get(region, key) {
+        Ok(match pending(&self.writes, region, key, &self.snapshot) {
             Pending::Row(row) => f(Some(row)),
             Pending::Deleted => f(None),
             Pending::Untouched => region.get_at(&self.snapshot, key, f),
@@ -87,7 +88,7 @@ impl KeyTransaction {
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> Result<R> {
         self.expect(region, key)?;
-        Ok(match self.writes.get(region, key) {
+        Ok(match pending(&self.writes, region, key, &self.snapshot) {
             Pending::Row(row) => f(Some(row)),
             Pending::Deleted => f(None),
             Pending::Untouched => region.peek_at(&self.snapshot, key, f),
@@ -199,9 +200,23 @@ pub(crate) struct PendingEntry<'a> {
     committed: Option<(&'a Partition, u32)>,
 }
 
+/// What is pending of a key. A row that was written with an end that had come before is gone, as it is once it is committed.
+fn pending<'w>(writes: &'w WriteSet, region: &Region, key: &[Datum<'_>], snapshot: &Snapshot) -> Pending<'w> {
+    match writes.get(region, key) {
+        Pending::Row(row) if row.deadline().has_passed(millis_of(snapshot.timestamp())) => Pending::Deleted,
+        found => found,
+    }
+}
+
 impl PendingEntry<'_> {
+    /// Whether a row is pending whose end has come.
+    fn is_over(&self) -> bool {
+        let is_written = matches!(self.writes.get(self.region, self.key), Pending::Row(_));
+        is_written && matches!(pending(self.writes, self.region, self.key, self.snapshot), Pending::Deleted)
+    }
+
     pub(crate) fn row(&self) -> Option<RowRef<'_>> {
-        match self.writes.get(self.region, self.key) {
+        match pending(self.writes, self.region, self.key, self.snapshot) {
             Pending::Row(row) => Some(row),
             Pending::Deleted => None,
             Pending::Untouched => self.committed.map(|(partition, row)| self.region.row(partition, row)),
@@ -216,6 +231,10 @@ impl PendingEntry<'_> {
         let shape = self.region.shape();
         let write = mutation.write();
         check(&shape, self.key, write)?;
+        if matches!(write, Mutation::Insert { .. } | Mutation::Upsert { .. }) && self.is_over() {
+            // The new row has nothing of it.
+            self.writes.delete(self.region, self.version, self.snapshot, self.key)?;
+        }
         let life = (mutation.expiry(), self.row().map_or(Deadline::NONE, |row| row.deadline()));
         let old: Option<Vec<Value>> = self.row().map(|row| {
             let columns = 0..row.schema().columns.len();

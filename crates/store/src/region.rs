@@ -404,12 +404,7 @@ impl Region {
     }
 
     /// Like [`Region::get_at`], and the row does not count as used.
-    pub(crate) fn peek_at<R>(
-        &self,
-        snapshot: &Snapshot,
-        key: &[Datum<'_>],
-        f: impl FnOnce(Option<RowRef<'_>>) -> R,
-    ) -> R {
+    pub fn peek_at<R>(&self, snapshot: &Snapshot, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
         let Some(place) = self.place_of(key) else { return f(None) };
         let guard = self.lock(place.partition);
         let Some(partition) = guard.as_deref() else { return f(None) };

@@ -60,6 +60,7 @@ impl<'p> Update<'p> {
             .expiry
             .map(|place| Assigned::new(batch.column(place), output.field(place), &column, run.engine.zone()));
         let ends = ends.transpose()?;
+        let now = run.engine.store().now_millis();
         for row in 0..batch.num_rows() {
             let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
             // PostgreSQL updates it once.
@@ -68,7 +69,13 @@ impl<'p> Update<'p> {
             {
                 continue;
             }
-            if !run.transaction.lock_to_write(&plan.region, &key, self.key_changes, &self.snapshot)? {
+            let expiry = match &ends {
+                Some(ends) => expiry_of(&ends.value(row)?),
+                None => Expiry::Keep,
+            };
+            // The statements that follow do not find it. A statement by itself has none: its row ends by its time.
+            let is_over = matches!(expiry, Expiry::At(end) if end <= now) && !run.transaction.is_one_statement;
+            if !run.transaction.lock_to_write(&plan.region, &key, self.key_changes || is_over, &self.snapshot)? {
                 continue;
             }
             let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
@@ -80,11 +87,9 @@ impl<'p> Update<'p> {
             if let Some(row) = returned.row(row, &new) {
                 self.outcome.keep(row)?;
             }
-            let expiry = match &ends {
-                Some(ends) => expiry_of(&ends.value(row)?),
-                None => Expiry::Keep,
-            };
-            if self.key_changes {
+            if is_over {
+                run.transaction.writes.delete(&plan.region, schema.version, &self.snapshot, &key)?;
+            } else if self.key_changes {
                 let expiry = if expiry == Expiry::Keep { self.expiry(run, &key) } else { expiry };
                 run.transaction.writes.delete(&plan.region, schema.version, &self.snapshot, &key)?;
                 self.moved_bytes.grow(bytes_of(&new))?;

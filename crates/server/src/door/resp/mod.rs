@@ -120,6 +120,7 @@ impl Connection {
             scope(&COMMANDS, self.run_commands(&mut session)).await?;
             session.end_batch();
             self.flush(&session).await?;
+            session.replies_sent();
             self.count();
             self.wait(&session).await?;
         }
@@ -157,6 +158,7 @@ impl Connection {
             }
             if self.outbox.pending() >= self.flush_bytes {
                 self.flush(session).await?;
+                session.replies_sent();
             }
         }
     }
@@ -164,6 +166,7 @@ impl Connection {
     /// Runs the first command of the inbox, which waits for a row that somebody has locked. What came before it is sent.
     async fn run_waiting(&mut self, session: &mut KeySession) -> Result<Answered, End> {
         self.flush(session).await?;
+        session.replies_sent();
         let client = Arc::clone(session.client());
         let mut patience = session.patience();
         loop {

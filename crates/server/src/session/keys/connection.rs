@@ -9,7 +9,7 @@ use ashlar_protocol::resp::Version;
 use super::arguments::{Args, integer, integer_or_error, is};
 use super::clients::{Client, Words};
 use super::error::{KeyError, Outcome};
-use super::{KeySession, Replies, Reply};
+use super::{KeySession, Replies, Reply, printed};
 
 pub(super) fn ping(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     match args.len() {
@@ -41,7 +41,12 @@ pub(super) fn reset(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_
 }
 
 pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    if integer_or_error(args.at(1))? != 0 {
+    let index = integer_or_error(args.at(1))?;
+    if i32::try_from(index).is_err() {
+        let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
+        return Err(KeyError::Redis(text));
+    }
+    if index != 0 {
         return Err(KeyError::Redis("ERR DB index is out of range"));
     }
     reply.ok();
@@ -82,21 +87,24 @@ pub(super) fn hello(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
             _ => return Err(KeyError::Redis("NOPROTO unsupported protocol version")),
         };
     }
-    let (mut at, mut name) = (2, None);
+    let (mut at, mut name, mut user) = (2, None, None);
     while at < args.len() {
         let (word, left) = (args.at(at), args.len() - at - 1);
         if is(word, "auth") && left >= 2 {
-            authenticate(args.at(at + 1))?;
+            user = Some(args.at(at + 1));
             at += 3;
         } else if is(word, "setname") && left >= 1 {
             name = Some(client_name(args.at(at + 1))?);
             at += 2;
         } else {
             let mut line = b"ERR Syntax error in HELLO option '".to_vec();
-            line.extend_from_slice(word);
+            line.extend_from_slice(printed(word, usize::MAX));
             line.push(b'\'');
             return Err(KeyError::line(line));
         }
+    }
+    if let Some(user) = user {
+        authenticate(user)?;
     }
     // Everything is valid: only now does anything change.
     if let Some(name) = name {
@@ -133,14 +141,21 @@ fn set_version(session: &mut KeySession, version: Version) {
     session.client().speaks_resp3(version == Version::Resp3);
 }
 
-/// A word that CLIENT LIST can show without ambiguity.
-fn plain_word(word: &[u8]) -> Option<String> {
+/// Bytes of a word that a client says about itself: it is kept, and CLIENT LIST shows it to everybody. (Redis has no such
+/// bound.)
+const WORD_BYTES_MAX: usize = 4096;
+
+/// A word that CLIENT LIST can show without ambiguity; `None`: it cannot.
+fn plain_word(word: &[u8]) -> Outcome<Option<String>> {
+    if word.len() > WORD_BYTES_MAX {
+        return Err(KeyError::line(format!("ERR what a client says about itself has {WORD_BYTES_MAX} bytes at most")));
+    }
     let plain = word.iter().all(u8::is_ascii_graphic);
-    plain.then(|| String::from_utf8_lossy(word).into_owned())
+    Ok(plain.then(|| String::from_utf8_lossy(word).into_owned()))
 }
 
 fn client_name(name: &[u8]) -> Outcome<String> {
-    plain_word(name).ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
+    plain_word(name)?.ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 pub(super) fn client_setname(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -159,7 +174,7 @@ pub(super) fn client_getname(session: &mut KeySession, _: &Args<'_>, reply: &mut
 }
 
 pub(super) fn client_setinfo(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let (option, value) = (args.at(2), plain_word(args.at(3)));
+    let (option, value) = (args.at(2), plain_word(args.at(3))?);
     let refused =
         |option: &str| KeyError::line(format!("ERR {option} cannot contain spaces, newlines or special characters."));
     if is(option, "lib-name") {
@@ -170,7 +185,7 @@ pub(super) fn client_setinfo(session: &mut KeySession, args: &Args<'_>, reply: &
         session.client().change_words(|words| words.library_version = value);
     } else {
         let mut line = b"ERR Unrecognized option '".to_vec();
-        line.extend_from_slice(option);
+        line.extend_from_slice(printed(option, usize::MAX));
         line.push(b'\'');
         return Err(KeyError::line(line));
     }
@@ -224,7 +239,7 @@ fn is_normal(name: &[u8]) -> Outcome<bool> {
         return Ok(false);
     }
     let mut line = b"ERR Unknown client type '".to_vec();
-    line.extend_from_slice(name);
+    line.extend_from_slice(printed(name, usize::MAX));
     line.push(b'\'');
     Err(KeyError::line(line))
 }
@@ -243,16 +258,15 @@ struct KillFilter {
 impl KillFilter {
     fn parse(args: &Args<'_>) -> Outcome<Self> {
         let mut filter = Self { spare_me: true, ..Self::default() };
-        if args.len().is_multiple_of(2) {
-            let mut at = 2;
-            while at < args.len() {
-                let (option, value) = (args.at(at), args.at(at + 1));
-                filter.add(option, value)?;
-                at += 2;
+        let mut at = 2;
+        while at < args.len() {
+            if at + 1 == args.len() {
+                return Err(KeyError::SYNTAX);
             }
-            return Ok(filter);
+            filter.add(args.at(at), args.at(at + 1))?;
+            at += 2;
         }
-        Err(KeyError::SYNTAX)
+        Ok(filter)
     }
 
     fn add(&mut self, option: &[u8], value: &[u8]) -> Outcome {
@@ -269,7 +283,7 @@ impl KillFilter {
         } else if is(option, "user") {
             if value != b"default" {
                 let mut line = b"ERR No such user '".to_vec();
-                line.extend_from_slice(value);
+                line.extend_from_slice(printed(value, usize::MAX));
                 line.push(b'\'');
                 return Err(KeyError::line(line));
             }
@@ -346,4 +360,18 @@ pub(super) fn client_reply(session: &mut KeySession, args: &Args<'_>, reply: &mu
         return Err(KeyError::SYNTAX);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_clients_are_short_and_plain() {
+        let longest = "n".repeat(WORD_BYTES_MAX);
+        assert_eq!(client_name(longest.as_bytes()).unwrap(), longest);
+        for name in [format!("{longest}n"), "two words".to_owned(), "line\n".to_owned()] {
+            assert!(client_name(name.as_bytes()).is_err(), "{} bytes", name.len());
+        }
+    }
 }

@@ -52,7 +52,10 @@ impl KeyError {
         out.push(b'-');
         let start = out.len();
         self.write_text(out);
-        // An error is one line, whatever the request had in it; Redis puts spaces too.
+        while matches!(out.last(), Some(b'\r' | b'\n')) && out.len() > start {
+            out.pop();
+        }
+        // An error is one line, whatever the request had in it; Redis puts spaces too, and cuts what is at the end.
         for byte in out[start..].iter_mut().filter(|byte| matches!(**byte, b'\r' | b'\n')) {
             *byte = b' ';
         }
@@ -104,6 +107,7 @@ mod tests {
         assert_eq!(line(KeyError::arity("get")), "ERR wrong number of arguments for 'get' command");
         let error = Error::new(ErrorCode::NotNullViolation, "null value\r\nhere").with_hint("give one");
         assert_eq!(line(error.into()), "ERR null value  here (give one)");
+        assert_eq!(line(KeyError::line("ERR Unsupported option x\r\n\n")), "ERR Unsupported option x");
         assert_eq!(
             line(Error::new(ErrorCode::OutOfMemory, "x").into()),
             "OOM command not allowed when used memory > 'maxmemory'."

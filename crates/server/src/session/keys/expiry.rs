@@ -10,7 +10,7 @@ use super::access;
 use super::arguments::{Args, integer_or_error, is};
 use super::error::{KeyError, Outcome};
 use super::keyspace::{Named, delete, named};
-use super::{KeySession, Reply};
+use super::{KeySession, Reply, printed};
 
 /// How a time is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Conditions {
                 &mut found.if_sooner
             } else {
                 let mut line = b"ERR Unsupported option ".to_vec();
-                line.extend_from_slice(word);
+                line.extend_from_slice(printed(word, usize::MAX));
                 return Err(KeyError::line(line));
             };
             *flag = true;

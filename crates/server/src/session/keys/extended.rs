@@ -157,8 +157,8 @@ impl Extended {
         }
     }
 
-    /// Reads decimal numbers, with or without an exponent, and infinity. None for what is no number, for one that is too
-    /// large, and for one that is too small to be told from zero.
+    /// Reads decimal and hexadecimal numbers, with or without an exponent, and infinity. None for what is no number, for one
+    /// that is too large, and for one that is too small to be told from zero.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_MAX {
             return None;
@@ -171,14 +171,14 @@ impl Extended {
         if ["inf", "infinity"].into_iter().any(|word| unsigned.eq_ignore_ascii_case(word.as_bytes())) {
             return Some(Self::Infinite);
         }
+        if let [b'0', b'x' | b'X', digits @ ..] = unsigned {
+            return Self::hexadecimal(negative, digits);
+        }
         let (number, exponent) = match unsigned.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e')) {
             Some(at) => (&unsigned[..at], exponent(&unsigned[at + 1..])?),
             None => (unsigned, 0),
         };
-        let (whole, fraction) = match number.iter().position(|byte| *byte == b'.') {
-            Some(at) => (&number[..at], &number[at + 1..]),
-            None => (number, &b""[..]),
-        };
+        let (whole, fraction) = at_point(number);
         let mut digits = whole.iter().chain(fraction);
         if number.len() == usize::from(number.contains(&b'.')) || !digits.all(u8::is_ascii_digit) {
             return None;
@@ -199,7 +199,33 @@ impl Extended {
         } else {
             below.times_ten_to(exponent.unsigned_abs());
         }
-        match Self::finite(negative, quotient(above, below)) {
+        Self::finite(negative, quotient(above, below)).in_range()
+    }
+
+    /// Reads what stands behind `0x`: digits, and a power of two.
+    fn hexadecimal(negative: bool, text: &[u8]) -> Option<Self> {
+        let (number, power) = match text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'p')) {
+            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = at_point(number);
+        if whole.is_empty() && fraction.is_empty() {
+            return None;
+        }
+        let mut digits = Natural::default();
+        for digit in whole.iter().chain(fraction) {
+            digits.multiply_add(16, char::from(*digit).to_digit(16)?);
+        }
+        if digits.0.is_empty() {
+            return Some(Self::ZERO);
+        }
+        let (mantissa, exponent) = quotient(digits, Natural::one());
+        Self::finite(negative, (mantissa, exponent + power - 4 * fraction.len() as i32)).in_range()
+    }
+
+    /// None for what is too large, or too small to be told from zero.
+    fn in_range(self) -> Option<Self> {
+        match self {
             Self::Infinite => None,
             Self::Finite { exponent, .. } if exponent + 64 < EXPONENT_MIN => None,
             number => Some(number),
@@ -273,6 +299,14 @@ impl Extended {
     }
 }
 
+/// What stands before the point, and behind it.
+fn at_point(number: &[u8]) -> (&[u8], &[u8]) {
+    match number.iter().position(|byte| *byte == b'.') {
+        Some(at) => (&number[..at], &number[at + 1..]),
+        None => (number, &b""[..]),
+    }
+}
+
 /// The exponent behind the `e`. Those that are too large for any number are all the same.
 fn exponent(text: &[u8]) -> Option<i32> {
     let (negative, digits) = match text {
@@ -312,6 +346,11 @@ mod tests {
             ("+1", "-2", "-1"),
             ("18446744073709551615", "1", "18446744073709551616"),
             ("1e4932", "1e4932", "infinite"),
+            ("0x10", "0X1f", "47"),
+            ("-0x1.8p1", "0x.8", "-2.5"),
+            ("0x8000000000000000p-63", "0x0", "1"),
+            ("0xffffffffffffffff8p-4", "0", "18446744073709551616"),
+            ("0x1p16383", "0x1p16383", "infinite"),
         ];
         for (left, right, expected) in cases {
             assert_eq!(sum(left, right), expected, "{left} + {right}");
@@ -320,7 +359,10 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in ["", "-", ".", "1e", "e1", "1.2.3", " 1", "1 ", "0x10", "nan", "1e5000", "1e-5000", "--1"] {
+        for text in ["", "-", ".", "1e", "e1", "1.2.3", " 1", "1 ", "nan", "1e5000", "1e-5000", "--1"] {
+            assert_eq!(Extended::parse(text.as_bytes()), None, "{text}");
+        }
+        for text in ["0x", "0x.", "0xg", "0x1p", "0xp1", "0x1e+1", "x1", "00x1", "0x-1", "0x1p16384", "0x1p-16500"] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text}");
         }
         assert_eq!(Extended::parse(b"-Infinity"), Some(Extended::Infinite));

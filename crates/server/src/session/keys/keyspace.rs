@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error};
-use ashlar_store::{Entry, KeyTransaction, Mutation, Region};
+use ashlar_store::{Entry, KeyTransaction, Mutation, Region, Snapshot};
 
 use super::access::{self, atomically};
 use super::arguments::Args;
@@ -48,21 +48,42 @@ impl Named {
             Self::Nothing => Ok(false),
         }
     }
+
+    /// Whether a snapshot sees what it stands for, which counts as used then, or does not.
+    fn exists_at(&self, service: &KeyService, snapshot: &Snapshot, name: &[u8], is_use: bool) -> bool {
+        let look = |region: &Region, key: &[Datum<'_>]| match is_use {
+            true => region.get_at(snapshot, key, |row| row.is_some()),
+            false => region.peek_at(snapshot, key, |row| row.is_some()),
+        };
+        match self {
+            Self::Plain => look(&service.kv, &[Datum::Bytea(name)]),
+            Self::Row(row) => row.with_key(|key| look(&row.table.region, key)),
+            Self::Nothing => false,
+        }
+    }
 }
 
 pub(super) fn touch(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let mut count = 0;
-    for name in args.from(1) {
-        count += i64::from(named(session, name).touch(session, name)?);
-    }
-    reply.integer(count);
-    Ok(())
+    count_existing(session, args, true, reply)
 }
 
 pub(super) fn exists(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    count_existing(session, args, false, reply)
+}
+
+fn count_existing(session: &mut KeySession, args: &Args<'_>, is_use: bool, reply: &mut Reply<'_>) -> Outcome {
+    // Several are looked at in one snapshot: what comes or goes together is there whole or not at all.
+    let is_alone = args.len() == 2 || session.running.transaction.is_some();
+    let snapshot = (!is_alone).then(|| session.service.shared.engine.store().snapshot());
     let mut count = 0;
     for name in args.from(1) {
-        count += i64::from(named(session, name).exists(session, name)?);
+        let target = named(session, name);
+        let exists = match &snapshot {
+            Some(snapshot) => target.exists_at(&session.service, snapshot, name, is_use),
+            None if is_use => target.touch(session, name)?,
+            None => target.exists(session, name)?,
+        };
+        count += i64::from(exists);
     }
     reply.integer(count);
     Ok(())

@@ -18,6 +18,7 @@ mod glob;
 mod hashes;
 mod info;
 mod keyspace;
+mod reply_memory;
 mod row_name;
 mod rows;
 mod scan;
@@ -40,6 +41,7 @@ use self::arguments::Args;
 pub use self::clients::{Client, Clients};
 use self::clients::{LastCommand, Registration};
 use self::error::{KeyError, Outcome};
+use self::reply_memory::{ReplyBound, ReplyMemory};
 use self::rows::TableCache;
 use self::transaction::{Queue, Watches};
 pub use self::waiting::Patience;
@@ -60,6 +62,8 @@ pub struct KeyService {
     commands: AtomicU64,
     /// Commands answered with an error.
     errors: AtomicU64,
+    /// What replies may take that clients have not read.
+    reply_bound: Arc<ReplyBound>,
 }
 
 impl KeyService {
@@ -67,6 +71,7 @@ impl KeyService {
     pub fn new(shared: Arc<Shared>) -> Result<Arc<Self>, Error> {
         let kv = shared.engine.catalog().grid_table("kv");
         let kv = kv.ok_or_else(|| Error::internal("the table \"kv\" does not exist"))?;
+        let reply_bound = ReplyBound::beside(shared.config.store.memory_mib_max << 20);
         Ok(Arc::new(Self {
             shared,
             kv,
@@ -75,6 +80,7 @@ impl KeyService {
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            reply_bound,
         }))
     }
 
@@ -127,6 +133,8 @@ pub struct KeySession {
     running: Running,
     /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
+    /// What its replies take that have not been sent, where that is much.
+    reply_memory: ReplyMemory,
     /// Counted here and added to the service once per batch, so that cores do not fight for a counter.
     commands: u64,
     errors: u64,
@@ -151,6 +159,7 @@ impl KeySession {
     pub fn new(service: Arc<KeyService>, peer: SocketAddr, local: SocketAddr) -> Self {
         service.connections.fetch_add(1, Ordering::Relaxed);
         let client = service.clients.register(peer, local);
+        let reply_memory = ReplyMemory::of(&service.reply_bound);
         Self {
             service,
             client,
@@ -162,6 +171,7 @@ impl KeySession {
             watches: None,
             running: Running::default(),
             scratch: Vec::new(),
+            reply_memory,
             commands: 0,
             errors: 0,
             last: ("NULL", None),
@@ -177,6 +187,10 @@ impl KeySession {
     #[inline]
     pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Answered {
         if command.is_empty() {
+            // As in Redis, an empty line is what CLIENT REPLY SKIP has skipped.
+            if self.replies == Replies::SkipOne {
+                self.replies = Replies::On;
+            }
             return Answered { close: false, error: None, waits: false };
         }
         self.commands += 1;
@@ -185,11 +199,12 @@ impl KeySession {
         let outcome = match self.find(&args) {
             Ok(command) => {
                 let mut reply = ReplyWriter::new(out, self.version);
-                if self.queue.is_some() && command.is_queued() {
+                let done = if self.queue.is_some() && command.is_queued() {
                     self.enqueue(command, &args, &mut reply)
                 } else {
                     (command.handler)(self, &args, &mut reply)
-                }
+                };
+                done.and_then(|()| self.keep_reply(command, out.capacity()))
             }
             Err(error) => Err(self.refused(&args, error)),
         };
@@ -210,6 +225,9 @@ impl KeySession {
             self.errors += 1;
             // A handler that failed half way has written half a reply.
             out.truncate(start);
+            if !self.reply_memory.covers(out.capacity()) {
+                out.shrink_to(start);
+            }
             error.write(out);
         }
         if self.replies != Replies::On {
@@ -221,6 +239,27 @@ impl KeySession {
             };
         }
         Answered { close: self.closing, error: code, waits: false }
+    }
+
+    /// Lets the replies take so many bytes until they are sent. A command that only reads is refused where those that other
+    /// clients do not read leave no room.
+    #[inline]
+    fn keep_reply(&mut self, command: &table::KnownCommand, bytes: usize) -> Outcome {
+        if self.reply_memory.covers(bytes) {
+            return Ok(());
+        }
+        if command.flags.contains(&"readonly") {
+            self.reply_memory.keep(bytes)?;
+        } else {
+            self.reply_memory.keep_anyway(bytes);
+        }
+        Ok(())
+    }
+
+    /// Every reply was sent.
+    #[inline]
+    pub fn replies_sent(&mut self) {
+        self.reply_memory.give_back();
     }
 
     /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.

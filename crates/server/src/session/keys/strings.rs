@@ -12,7 +12,7 @@ use super::access::{self, Running, atomically};
 use super::arguments::{Args, integer, integer_or_error, is, range};
 use super::error::{KeyError, Outcome};
 use super::expiry::{self, Unit};
-use super::{KeySession, Reply};
+use super::{KeySession, Reply, SCRATCH_BYTES_KEPT};
 
 /// The bytes of a row of `kv`.
 pub(super) fn value_of(row: &RowRef<'_>, with: impl FnOnce(&[u8])) {
@@ -296,61 +296,67 @@ fn add(session: &mut KeySession, key: &[u8], amount: i64, reply: &mut Reply<'_>)
 }
 
 pub(super) fn append(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let (key, more) = (args.at(1), args.at(2));
-    let length_max = session.service.value_bytes_max();
-    let mut scratch = std::mem::take(&mut session.scratch);
-    let outcome = session.plain(key).and_then(|kv| {
-        kv.entry(&[Datum::Bytea(key)], |entry| {
-            load(entry, &mut scratch);
-            if scratch.len().saturating_add(more.len()) > length_max {
-                return Err(KeyError::TOO_LONG);
-            }
-            scratch.extend_from_slice(more);
-            put_living(entry, key, &scratch, Expiry::Keep)?;
-            Ok(scratch.len())
-        })
-    });
-    session.scratch = scratch;
-    reply.integer(outcome? as i64);
+    let more = args.at(2);
+    let longer = |length: usize| length.saturating_add(more.len());
+    let length = edit(session, args.at(1), longer, |value| value.extend_from_slice(more))?;
+    reply.integer(length as i64);
     Ok(())
 }
 
 pub(super) fn setrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let (key, patch) = (args.at(1), args.at(3));
+    let patch = args.at(3);
     let offset = integer_or_error(args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| KeyError::Redis("ERR offset is out of range"))?;
     if patch.is_empty() {
         // Changes nothing, and creates nothing.
         return strlen(session, args, reply);
     }
-    let length_max = session.service.value_bytes_max();
+    let end = offset.saturating_add(patch.len());
+    let longer = |length: usize| length.max(end);
+    let length = edit(session, args.at(1), longer, |value| {
+        value.resize(longer(value.len()), 0);
+        value[offset..end].copy_from_slice(patch);
+    })?;
+    reply.integer(length as i64);
+    Ok(())
+}
+
+/// Changes a value, empty if there is none, that becomes as long as `length_after` makes of its length; gives the new one.
+/// The copy that is changed is paid for before it is made.
+fn edit(
+    session: &mut KeySession,
+    key: &[u8],
+    length_after: impl Fn(usize) -> usize,
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Outcome<usize> {
+    let service = Arc::clone(&session.service);
     let mut scratch = std::mem::take(&mut session.scratch);
+    let mut held = None;
     let outcome = session.plain(key).and_then(|kv| {
-        let end = offset.saturating_add(patch.len());
-        if end > length_max {
-            return Err(KeyError::TOO_LONG);
-        }
         kv.entry(&[Datum::Bytea(key)], |entry| {
-            load(entry, &mut scratch);
-            if scratch.len() < end {
-                scratch.resize(end, 0);
+            let before = entry.row().as_ref().map_or(0, length_of);
+            let after = length_after(before);
+            if after > before.max(service.value_bytes_max()) {
+                return Err(KeyError::TOO_LONG);
             }
-            scratch[offset..end].copy_from_slice(patch);
+            scratch.clear();
+            if after > SCRATCH_BYTES_KEPT {
+                held.get_or_insert_with(|| service.shared.engine.store().reservation()).grow(after)?;
+                scratch.reserve_exact(after);
+            }
+            if let Some(row) = entry.row() {
+                value_of(&row, |bytes| scratch.extend_from_slice(bytes));
+            }
+            change(&mut scratch);
             put_living(entry, key, &scratch, Expiry::Keep)?;
             Ok(scratch.len())
         })
     });
-    session.scratch = scratch;
-    reply.integer(outcome? as i64);
-    Ok(())
-}
-
-/// Copies the entry's value, empty if there is none.
-fn load(entry: &Entry<'_>, scratch: &mut Vec<u8>) {
-    scratch.clear();
-    if let Some(row) = entry.row() {
-        value_of(&row, |bytes| scratch.extend_from_slice(bytes));
+    if scratch.capacity() > SCRATCH_BYTES_KEPT {
+        scratch = Vec::new();
     }
+    session.scratch = scratch;
+    outcome
 }
 
 pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {

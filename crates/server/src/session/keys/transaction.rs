@@ -165,6 +165,8 @@ impl KeySession {
             if out.len() > REPLY_BYTES_MAX {
                 outcome = Err(KeyError::Redis("ERR the replies are too long, ask for less in one transaction"));
             }
+            // They are there twice when they are put behind those of earlier commands.
+            let outcome = outcome.and_then(|()| self.reply_memory.keep(2 * out.capacity()).map_err(KeyError::from));
             if let Err(error) = outcome {
                 let transaction = self.running.transaction.take();
                 return match (error, transaction) {

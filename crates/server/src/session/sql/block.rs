@@ -9,6 +9,8 @@ use ashlar_query::CatalogState;
 use ashlar_query::statement::{self, TransactionModes};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 
+use super::carried::Carried;
+use super::run::lost;
 use super::settings::{Modes, boolean};
 use super::{Block, Executed, Notice, SqlSession};
 
@@ -132,9 +134,12 @@ impl SqlSession {
     ///
     /// # Errors
     /// 40001 where another transaction was first; what waiting for a row finds that somebody else has locked.
-    pub(super) async fn commit(&self, mut transaction: Transaction) -> Result<()> {
+    pub(super) async fn commit(&self, transaction: Transaction) -> Result<()> {
         let engine = &self.shared.engine;
+        // The client may go while this waits: what the transaction has made goes with it.
+        let mut carried = Carried::new(transaction, engine);
         loop {
+            let Some(transaction) = carried.get() else { return Err(lost()) };
             let done = if transaction.is_light() {
                 let _commit = scope::enter(&COMMIT);
                 transaction.commit(engine.catalog(), engine.store())
@@ -143,22 +148,24 @@ impl SqlSession {
                 // for.
                 let engine = Arc::clone(engine);
                 let work = scope::work(&COMMIT, move || {
-                    let done = transaction.commit(engine.catalog(), engine.store());
-                    (transaction, done)
+                    let done = match carried.get() {
+                        Some(transaction) => transaction.commit(engine.catalog(), engine.store()),
+                        None => Err(lost()),
+                    };
+                    (carried, done)
                 });
                 let done;
-                (transaction, done) = scope::scope(&COMMIT, tokio::task::spawn_blocking(work))
+                (carried, done) = scope::scope(&COMMIT, tokio::task::spawn_blocking(work))
                     .await
                     .map_err(|error| Error::internal(format!("a commit failed: {error}")))?;
                 done
             };
-            if done.is_ok() || !transaction.is_stopped() {
+            if done.is_ok() || carried.get().is_none_or(|transaction| !transaction.is_stopped()) {
+                carried.take();
                 return done;
             }
-            if let Err(error) = Box::pin(self.wait_to_commit(&mut transaction)).await {
-                transaction.rollback(engine.catalog(), engine.store());
-                return Err(error);
-            }
+            let Some(transaction) = carried.get() else { return done };
+            Box::pin(self.wait_to_commit(transaction)).await?;
         }
     }
 

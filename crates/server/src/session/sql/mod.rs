@@ -119,8 +119,10 @@ struct Prepared {
     planned: Option<Arc<ashlar_query::Statement>>,
     /// Those of the result's columns that the last Bind has asked for: the next one mostly asks for the same.
     formats: Arc<[ValueFormat]>,
-    /// Pays for text and plan where they are large.
-    _held: Option<Reservation>,
+    /// Of its name, its text and its plan, as estimated.
+    bytes: usize,
+    /// Pays for them where they are many.
+    held: Option<Reservation>,
 }
 
 /// The columns of a result.
@@ -135,6 +137,8 @@ pub struct SqlSession {
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
     prepared: HashMap<String, Prepared>,
+    /// Pays for those that are small.
+    small_prepared: prepared::SmallPrepared,
     portals: Portals,
     /// Portals made since the session began.
     portals_made: u64,
@@ -198,6 +202,7 @@ impl SqlSession {
             transaction: None,
             savepoints: Vec::new(),
             prepared: HashMap::new(),
+            small_prepared: prepared::SmallPrepared::default(),
             portals: Portals::default(),
             portals_made: 0,
             copy: None,
@@ -385,14 +390,11 @@ impl SqlSession {
         let declared: Vec<u32> = types.collect();
         let planned = self.plan_prepared(sql, &declared).await?;
         // A plan that the cache has dropped lives on here.
-        let bytes = sql.len() + planned.as_ref().map_or(0, |planned| planned.bytes());
-        let mut held = None;
-        if bytes >= LARGE_BYTES {
-            held.insert(self.shared.engine.store().reservation()).grow(bytes)?;
-        }
+        let bytes = name.len() + sql.len() + planned.as_ref().map_or(0, |planned| planned.bytes());
+        let held = self.pay_for_prepared(name, bytes)?;
         let source = Arc::new(Source { sql: sql.to_owned(), declared });
         let formats = Arc::default();
-        self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, _held: held });
+        self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, bytes, held });
         Ok(())
     }
 
@@ -456,13 +458,11 @@ impl SqlSession {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
         let Some(planned) = planned else {
-            self.insert_portal(portal, Portal::empty());
-            return Ok(());
+            return self.insert_portal(portal, Portal::empty());
         };
         if matches!(planned.kind, Kind::Sharded(_)) {
             let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
-            self.insert_portal(portal, bound);
-            return Ok(());
+            return self.insert_portal(portal, bound);
         }
         let mut held = None;
         let mut charge = |bytes: usize| {
@@ -483,8 +483,7 @@ impl SqlSession {
         let formats = self.formats_for(statement, columns, result_formats)?;
         let mut bound = Portal::new(planned, values, formats);
         (bound.source, bound.held) = (Some(source), held);
-        self.insert_portal(portal, bound);
-        Ok(())
+        self.insert_portal(portal, bound)
     }
 
     /// The formats of a statement's result columns, one for each.
@@ -505,10 +504,19 @@ impl SqlSession {
         Ok(Arc::clone(&prepared.formats))
     }
 
-    fn insert_portal(&mut self, name: &str, mut portal: Portal) {
+    /// Puts a new portal in the place of one of its name.
+    ///
+    /// # Errors
+    /// 53200 where the name is long.
+    fn insert_portal(&mut self, name: &str, mut portal: Portal) -> Result<()> {
+        if name.len() >= LONG_BYTES {
+            let store = self.shared.engine.store();
+            portal.held.get_or_insert_with(|| store.reservation()).grow(name.len())?;
+        }
         self.portals_made += 1;
         portal.number = self.portals_made;
         self.portals.insert(name, portal);
+        Ok(())
     }
 
     /// Result columns and formats of a portal.
@@ -656,10 +664,6 @@ fn cannot_run(name: &str) -> Error {
 fn no_portal(name: &str) -> Error {
     Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
 }
-
-/// A prepared statement of fewer bytes is not worth a charge of its own: so many may be held in all, times
-/// [`NAMED_MAX`].
-const LARGE_BYTES: usize = 64 << 10;
 
 /// A parameter of fewer bytes is not worth a charge of its own.
 const LONG_BYTES: usize = 4096;

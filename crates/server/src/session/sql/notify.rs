@@ -7,6 +7,7 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_store::Reservation;
 
 use super::{Block, SqlSession};
+use crate::session::Shared;
 use crate::session::channels::{Letters, Mailbox, Notification, Wish, listening};
 
 /// Bytes that a payload stays below, as in PostgreSQL.
@@ -15,23 +16,41 @@ const PAYLOAD_BYTES_MAX: usize = 8000;
 /// Bytes that the name of a channel stays below.
 const CHANNEL_BYTES_MAX: usize = 64;
 
+/// Bytes of a channel that a session listens to, beside its name, here and in the list of all: and its name is in both.
+const LISTENED_BYTES: usize = 256;
+
+/// Bytes of a session's channels that are not charged: most listen to few.
+const LISTENED_BYTES_FREE: usize = 64 << 10;
+
 /// What a session has to do with channels.
 #[derive(Default)]
 pub(super) struct Mail {
     /// There from its first LISTEN on.
     mailbox: Option<Arc<Mailbox>>,
     listening: BTreeSet<String>,
+    /// Pays for what it listens to, where that is much.
+    memory: Option<Reservation>,
     wishes: Vec<Wish>,
     /// Pays for the wishes.
     held: Option<Reservation>,
 }
 
-/// What is to be done when a transaction has committed, and undone when it has not.
+/// What is to be done when a transaction has committed, and undone when it has not: by whoever drops it, as the client may go
+/// while its commit waits.
 pub(super) struct Outgoing {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
     letters: Letters,
     listening: BTreeSet<String>,
+    memory: Option<Reservation>,
     /// Channels that are listened to already, so that the transaction hears itself.
     new: Vec<String>,
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.new.iter().for_each(|channel| self.shared.channels.unlisten(channel, &self.mailbox));
+    }
 }
 
 impl SqlSession {
@@ -83,7 +102,7 @@ impl SqlSession {
     /// Makes ready what comes true with the commit that is next; `None` where there is nothing.
     ///
     /// # Errors
-    /// 54000
+    /// 54000; 53200 over the memory bound
     pub(super) fn prepare_wishes(&mut self) -> Result<Option<Outgoing>> {
         if self.mail.wishes.is_empty() {
             return Ok(None);
@@ -92,36 +111,36 @@ impl SqlSession {
         let then = listening(&self.mail.listening, &wishes);
         let new: Vec<String> = then.difference(&self.mail.listening).cloned().collect();
         let store = self.shared.engine.store();
+        let bytes: usize = then.iter().map(|channel| LISTENED_BYTES + 2 * channel.len()).sum();
+        let is_paid_for = bytes <= LISTENED_BYTES_FREE || then == self.mail.listening;
+        let mut memory = (!is_paid_for).then(|| store.reservation());
+        if let Some(memory) = &mut memory {
+            memory.grow(bytes)?;
+        }
         let mailbox = self.mail.mailbox.get_or_insert_with(|| Arc::new(Mailbox::charged_to(store.reservation())));
         new.iter().for_each(|channel| self.shared.channels.listen(channel, mailbox));
+        let (shared, mailbox) = (Arc::clone(&self.shared), Arc::clone(mailbox));
+        let mut outgoing = Outgoing { shared, mailbox, letters: Letters::default(), listening: then, memory, new };
         let said = wishes.into_iter().filter_map(|wish| match wish {
             Wish::Notify(notification) => Some(notification),
             Wish::Listen(_) | Wish::Unlisten(_) => None,
         });
-        match self.shared.channels.prepare(said.collect()) {
-            Ok(letters) => Ok(Some(Outgoing { letters, listening: then, new })),
-            Err(error) => {
-                new.iter().for_each(|channel| self.shared.channels.unlisten(channel, mailbox));
-                Err(error)
-            }
-        }
+        outgoing.letters = self.shared.channels.prepare(said.collect())?;
+        Ok(Some(outgoing))
     }
 
     /// Does what was made ready, or takes it back.
     pub(super) fn settle_wishes(&mut self, outgoing: Option<Outgoing>, is_committed: bool) {
         self.mail.held = None;
-        let (Some(Outgoing { letters, listening, new }), Some(mailbox)) = (outgoing, &self.mail.mailbox) else {
-            return;
-        };
-        let channels = &self.shared.channels;
-        if !is_committed {
-            new.iter().for_each(|channel| channels.unlisten(channel, mailbox));
-            return;
-        }
+        let Some(mut outgoing) = outgoing.filter(|_| is_committed) else { return };
+        outgoing.new.clear();
+        let listening = std::mem::take(&mut outgoing.listening);
         let gone = self.mail.listening.difference(&listening);
-        gone.for_each(|channel| channels.unlisten(channel, mailbox));
-        letters.send();
-        self.mail.listening = listening;
+        gone.for_each(|channel| self.shared.channels.unlisten(channel, &outgoing.mailbox));
+        std::mem::take(&mut outgoing.letters).send();
+        if listening != self.mail.listening {
+            (self.mail.listening, self.mail.memory) = (listening, outgoing.memory.take());
+        }
     }
 
     /// UNLISTEN *, at once.

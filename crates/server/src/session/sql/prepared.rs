@@ -1,6 +1,6 @@
-//! EXECUTE: a prepared statement with arguments that are expressions.
+//! What prepared statements take, and EXECUTE: a prepared statement with arguments that are expressions.
 //!
-//! Called by `run`, and by `explain` for the statement inside.
+//! Called by `run`, by `explain` for the statement inside, and where a statement is prepared.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use ashlar_protocol::pg::ValueFormat;
 
 use ashlar_base::value::binary;
 use ashlar_query::statement::Kind;
+use ashlar_store::{Reservation, Store};
 
 use super::portal::Portal;
 use super::run::select_of;
@@ -17,7 +18,56 @@ use super::{Executed, RowSink, SqlSession};
 /// PostgreSQL's number of `numeric`.
 const NUMERIC: u32 = 1700;
 
+/// A prepared statement of fewer bytes is not worth a charge of its own: all those of a session have one, if they are more than
+/// that together.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// What pays for the prepared statements of a session that are small.
+#[derive(Default)]
+pub(super) struct SmallPrepared {
+    held: Option<Reservation>,
+    bytes: usize,
+}
+
+impl SmallPrepared {
+    /// So many bytes are there in all.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound.
+    fn keep(&mut self, store: &Store, bytes: usize) -> Result<()> {
+        // Most of what there was is gone.
+        if bytes < self.bytes / 2 {
+            *self = Self::default();
+        }
+        if bytes > LARGE_BYTES.max(self.bytes) {
+            self.held.get_or_insert_with(|| store.reservation()).grow(bytes - self.bytes)?;
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+}
+
 impl SqlSession {
+    /// Pays for a prepared statement of so many bytes that is about to be kept: what holds the payment, if that is its own.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound.
+    pub(super) fn pay_for_prepared(&mut self, name: &str, bytes: usize) -> Result<Option<Reservation>> {
+        let store = self.shared.engine.store();
+        if bytes >= LARGE_BYTES {
+            let mut held = store.reservation();
+            held.grow(bytes)?;
+            return Ok(Some(held));
+        }
+        // There is only one without a name.
+        if !name.is_empty() {
+            let small = self.prepared.values().filter(|prepared| prepared.held.is_none());
+            let small: usize = small.map(|prepared| prepared.bytes).sum();
+            self.small_prepared.keep(store, small + bytes)?;
+        }
+        Ok(None)
+    }
+
     /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
     pub(super) async fn run_prepared<S: RowSink>(
         &mut self,

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::block::aborted;
 use super::carried::Carried;
 use super::portal::{Portal, Progress, Tag};
+use super::prepared::SmallPrepared;
 use super::rows::RowSource;
 use super::{Block, Executed, RowSink, SqlSession};
 use crate::session::channels::Wish;
@@ -632,6 +633,7 @@ impl SqlSession {
                     ));
                 }
                 self.prepared.clear();
+                self.small_prepared = SmallPrepared::default();
                 self.portals.clear();
                 self.settings.reset_all()?;
                 self.keep = None;
@@ -647,6 +649,7 @@ impl SqlSession {
             }
             SessionCommand::Deallocate(None) => {
                 self.prepared.retain(|name, _| name.is_empty());
+                self.small_prepared = SmallPrepared::default();
                 done("DEALLOCATE ALL")
             }
             SessionCommand::Deallocate(Some(name)) => match self.prepared.remove(name) {
