@@ -83,8 +83,9 @@ impl Statement {
         }
         let again = grammar::only_one(grammar::parse(&statement_text(inner)?)?)?;
         let again = again.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
-        let plan = ShardedPlan::of_server(&again, server)
-            .ok_or_else(|| refused_by_name(&format!("EXPLAIN of {}", unsupported::command(&again.node, &again.text))))?;
+        let plan = ShardedPlan::of_server(&again, server).ok_or_else(|| {
+            refused_by_name(&format!("EXPLAIN of {}", unsupported::command(&again.node, &again.text)))
+        })?;
         let (inner, _) = Self::of_shards(catalog, &again, plan, None);
         let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
         let planned = Self {

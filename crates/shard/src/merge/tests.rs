@@ -3,9 +3,7 @@
 use proptest::prelude::*;
 
 use super::decimal::Decimal;
-use super::{
-    Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey,
-};
+use super::{Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey};
 
 const INT8: Field = Field { oid: 20, is_binary: false };
 const TEXT: Field = Field { oid: 25, is_binary: false };
@@ -266,9 +264,8 @@ fn groups_are_told_apart_by_what_equal_values_have_alike() {
 #[test]
 fn having_keeps_groups_of_which_it_is_true() {
     use Comparison::{Equal, Greater, NotEqual};
-    let compare = |comparison, number| {
-        Condition::Compare(Operand::Column(0), comparison, Operand::number(number).unwrap())
-    };
+    let compare =
+        |comparison, number| Condition::Compare(Operand::Column(0), comparison, Operand::number(number).unwrap());
     let not = |condition| Condition::Not(Box::new(condition));
     let is_set = Condition::Column(1);
     let cases: [(Condition, &[&str]); 8] = [

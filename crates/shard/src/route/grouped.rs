@@ -573,9 +573,8 @@ impl Places {
                 _ => {}
             }
         }
-        let is_clause = |word: &str| {
-            matches!(word, "group" | "having" | "window" | "order" | "limit" | "offset" | "fetch" | "for")
-        };
+        let is_clause =
+            |word: &str| matches!(word, "group" | "having" | "window" | "order" | "limit" | "offset" | "fetch" | "for");
         let behind = |at: usize| words.iter().filter(move |(other, _)| *other > at);
         let end_of = |at: usize| behind(at).find(|(_, word)| is_clause(word)).map_or(tokens.len(), |(next, _)| *next);
         let between = |first: usize, end: usize| {
@@ -584,9 +583,9 @@ impl Places {
         };
         let (select, _) = words.iter().find(|(_, word)| word == "select")?;
         let (from, _) = words.iter().find(|(at, _)| tokens[*at].1.start == from)?;
-        let is_all = tokens.get(select + 1).is_some_and(|(token, place)| {
-            *token == Token::Word && text[place.clone()].eq_ignore_ascii_case("all")
-        });
+        let is_all = tokens
+            .get(select + 1)
+            .is_some_and(|(token, place)| *token == Token::Word && text[place.clone()].eq_ignore_ascii_case("all"));
         let outputs = between(select + 1 + usize::from(is_all), *from)?;
         let clause = |wanted: &str| behind(*from).find(|(_, word)| word == wanted).map(|(at, _)| *at);
         let mut last = end_of(*from);

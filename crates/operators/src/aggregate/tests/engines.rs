@@ -93,9 +93,8 @@ fn lists(batch: &RecordBatch) -> BTreeMap<i64, Vec<Vec<Option<i64>>>> {
 #[test]
 fn kept_rows_are_those_of_the_engine_through_files_too() {
     let input = table(&rows(40_000, 10_000), 3, 2048);
-    let wanted = || {
-        vec![Wanted(array_agg_udaf(), "value", false, None), Wanted(array_agg_udaf(), "value", false, Some("flag"))]
-    };
+    let wanted =
+        || vec![Wanted(array_agg_udaf(), "value", false, None), Wanted(array_agg_udaf(), "value", false, Some("flag"))];
     let expected = lists(&run(stock(&input, &["id"], &wanted(), true), context(1 << 30)).unwrap());
     let free = own(&input, &["id"], &wanted());
     assert_eq!(lists(&run(Arc::clone(&free), context(1 << 30)).unwrap()), expected);
