@@ -178,7 +178,7 @@ fn a_client_that_goes_while_its_commit_waits_listens_to_nothing() {
     holder.run("INSERT INTO t VALUES (1)");
     holder.run("BEGIN");
     holder.run("SELECT k FROM t FOR UPDATE");
-    assert_eq!(gone.run("BEGIN; LISTEN left; TRUNCATE t"), "BEGIN LISTEN TRUNCATE TABLE");
+    assert_eq!(gone.run("BEGIN; LISTEN letters; TRUNCATE t"), "BEGIN LISTEN TRUNCATE TABLE");
     // As it does not read all of this, its end is one that the server notices at once.
     gone.connection.send(&pg::message(b'Q', &[b"SELECT repeat('x', 40000)\0"])).unwrap();
     gone.connection.read_byte().unwrap();
@@ -194,7 +194,7 @@ fn a_client_that_goes_while_its_commit_waits_listens_to_nothing() {
     let payload = "x".repeat(7900);
     // More than may wait for one listener.
     for number in 0..1200 {
-        assert_eq!(holder.run(&format!("NOTIFY left, '{number} {payload}'")), "NOTIFY");
+        assert_eq!(holder.run(&format!("NOTIFY letters, '{number} {payload}'")), "NOTIFY");
     }
     ashlar.stop();
 }

@@ -87,11 +87,11 @@ pub(super) fn hello(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
             _ => return Err(KeyError::Redis("NOPROTO unsupported protocol version")),
         };
     }
-    let (mut at, mut name, mut user) = (2, None, None);
+    let (mut at, mut name) = (2, None);
     while at < args.len() {
         let (word, left) = (args.at(at), args.len() - at - 1);
         if is(word, "auth") && left >= 2 {
-            user = Some(args.at(at + 1));
+            authenticate(args.at(at + 1))?;
             at += 3;
         } else if is(word, "setname") && left >= 1 {
             name = Some(client_name(args.at(at + 1))?);
@@ -102,9 +102,6 @@ pub(super) fn hello(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
             line.push(b'\'');
             return Err(KeyError::line(line));
         }
-    }
-    if let Some(user) = user {
-        authenticate(user)?;
     }
     // Everything is valid: only now does anything change.
     if let Some(name) = name {
