@@ -56,6 +56,8 @@ pub enum ErrorCode {
     InvalidObjectDefinition,
     /// 42P10
     InvalidColumnReference,
+    /// 42P19
+    InvalidRecursion,
     /// 42P18
     IndeterminateDatatype,
     /// 42501
@@ -226,6 +228,7 @@ impl ErrorCode {
             Self::InvalidTableDefinition => "42P16",
             Self::InvalidObjectDefinition => "42P17",
             Self::InvalidColumnReference => "42P10",
+            Self::InvalidRecursion => "42P19",
             Self::IndeterminateDatatype => "42P18",
             Self::InsufficientPrivilege => "42501",
             Self::InvalidSchemaName => "3F000",
@@ -331,6 +334,7 @@ impl ErrorCode {
             | Self::InvalidTableDefinition
             | Self::InvalidObjectDefinition
             | Self::InvalidColumnReference
+            | Self::InvalidRecursion
             | Self::IndeterminateDatatype
             | Self::InvalidSchemaName
             | Self::InvalidName

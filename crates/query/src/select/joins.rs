@@ -9,13 +9,14 @@ use ashlar_base::{Error, Result};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
-    Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::Planner;
 use super::aliases::outputs;
 use super::names::{call, folded, label_of};
 use super::sources::{Source, Sources};
+use crate::key_plan::single;
 
 /// Spells out the joins of a query and of the queries inside it.
 ///
@@ -319,17 +320,16 @@ impl<'s, 'a, 'b> Names<'s, 'a, 'b> {
         walk::visit_mut(&mut select.group_by, self)?;
         walk::visit_mut(&mut select.having, self)?;
         // A bare name in ORDER BY and DISTINCT ON is that of an output first.
-        let labels = labels_of(select);
-        let has_star = select
-            .projection
-            .iter()
-            .any(|item| !matches!(item, SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_)));
+        let mut labels = labels_of(select);
+        if select.distinct.is_some() || !order_by.is_empty() {
+            labels.extend(self.starred(select));
+        }
         let mut on = Vec::new();
         if let Some(Distinct::On(exprs)) = &mut select.distinct {
             on.extend(exprs);
         }
         for expr in on.into_iter().chain(order_by) {
-            if !has_star && matches!(&*expr, Expr::Identifier(name) if labels.contains(&folded(name))) {
+            if matches!(&*expr, Expr::Identifier(name) if labels.contains(&folded(name))) {
                 continue;
             }
             walk::visit_mut(expr, self)?;
@@ -337,7 +337,22 @@ impl<'s, 'a, 'b> Names<'s, 'a, 'b> {
         ControlFlow::Continue(())
     }
 
-    /// The same in an output, which keeps its label: `id::text` is called `id`, whatever `id` is.
+    /// The names of the outputs that stars of single tables stand for, where FROM is known.
+    fn starred(&self, select: &Select) -> Vec<String> {
+        let table = |item: &SelectItem| match item {
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => single(name),
+            _ => None,
+        };
+        let tables: Vec<String> = select.projection.iter().filter_map(table).collect();
+        if tables.is_empty() {
+            return Vec::new();
+        }
+        let columns = self.sources.of_from(&select.from).unwrap_or_default();
+        let is_starred = |column: &Source| column.table.as_ref().is_some_and(|table| tables.contains(table));
+        columns.into_iter().filter(is_starred).map(|column| column.name).collect()
+    }
+
+    /// Says which columns are meant in an output, which keeps its label: `id::text` is called `id`, whatever `id` is.
     fn spell_output(&mut self, item: &mut SelectItem) -> ControlFlow<Error> {
         let SelectItem::UnnamedExpr(expr) = item else { return walk::visit_mut(item, self) };
         let label = label_of(expr);

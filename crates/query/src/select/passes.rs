@@ -17,6 +17,7 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
+    scopes::settle_recursive(query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
     scopes::type_recursive(planner, query)?;

@@ -223,18 +223,18 @@ impl<'s> Outputs<'s> {
     fn grouped(&self, written: Vec<Expr>, columns: Option<&[Source]>) -> Result<Vec<Expr>> {
         let mut grouped: Vec<Expr> = Vec::with_capacity(written.len());
         for expr in written {
-            match (bare(&expr), columns) {
+            let output = match (bare(&expr), columns) {
                 (Expr::Value(value), _) if is_no_place(&value.value) => {
                     return Err(Error::new(ErrorCode::SyntaxError, "non-integer constant in GROUP BY"));
                 }
-                (Expr::Identifier(name), Some(columns)) => {
-                    let output = self.group_of(name, columns)?.unwrap_or_else(|| expr.clone());
-                    // Once is enough.
-                    if !grouped.contains(&output) {
-                        grouped.push(output);
-                    }
-                }
-                _ => grouped.push(expr),
+                (Expr::Identifier(name), Some(columns)) => self.group_of(name, columns)?,
+                _ => None,
+            };
+            match output {
+                // Once is enough.
+                Some(output) if grouped.contains(&output) => {}
+                Some(output) => grouped.push(output),
+                None => grouped.push(expr),
             }
         }
         Ok(grouped)

@@ -99,18 +99,22 @@ fn read(factor: &TableFactor) -> Option<String> {
 }
 
 /// How often a query reads another.
-struct Reads<'n> {
+pub(super) struct Reads<'n> {
     name: &'n str,
-    count: usize,
+    pub(super) count: usize,
     /// How many of them may be run for each row of something.
     in_rows: usize,
-    /// Expressions and items of LATERAL around what is looked at.
-    around: usize,
+    /// How many of those are in subqueries of expressions.
+    pub(super) in_expressions: usize,
+    /// Expressions around what is looked at.
+    expressions: usize,
+    /// Items of LATERAL around it.
+    laterals: usize,
 }
 
 impl<'n> Reads<'n> {
-    fn of(query: &Query, name: &'n str) -> Self {
-        let mut reads = Self { name, count: 0, in_rows: 0, around: 0 };
+    pub(super) fn of(query: &Query, name: &'n str) -> Self {
+        let mut reads = Self { name, count: 0, in_rows: 0, in_expressions: 0, expressions: 0, laterals: 0 };
         let _ = walk::visit(query, &mut reads);
         reads
     }
@@ -120,26 +124,27 @@ impl Visitor for Reads<'_> {
     type Break = ();
 
     fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-        self.around += 1;
+        self.expressions += 1;
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
-        self.around -= 1;
+        self.expressions -= 1;
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         if read(factor).is_some_and(|found| found == self.name) {
             self.count += 1;
-            self.in_rows += usize::from(self.around > 0);
+            self.in_rows += usize::from(self.expressions + self.laterals > 0);
+            self.in_expressions += usize::from(self.expressions > 0);
         }
-        self.around += usize::from(is_lateral(factor));
+        self.laterals += usize::from(is_lateral(factor));
         ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        self.around -= usize::from(is_lateral(factor));
+        self.laterals -= usize::from(is_lateral(factor));
         ControlFlow::Continue(())
     }
 }
