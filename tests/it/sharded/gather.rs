@@ -41,18 +41,31 @@ const STATEMENTS: &[&str] = &[
     "SELECT avg(n), count(*) FROM t WHERE n > 1000",
     "SELECT s, avg(d) AS a FROM t GROUP BY s, b ORDER BY a DESC NULLS LAST, s LIMIT 4",
     "SELECT n FROM t GROUP BY n ORDER BY n LIMIT 0",
+    "SELECT d, count(*) FROM t GROUP BY d ORDER BY d",
+    "SELECT n, avg(DISTINCT k), count(DISTINCT k) FROM t GROUP BY n ORDER BY n",
+    "SELECT n, count(DISTINCT s), count(*), sum(DISTINCT s), avg(DISTINCT d) FROM t GROUP BY n ORDER BY n",
+    "SELECT count(DISTINCT n), count(DISTINCT v) FILTER (WHERE b), sum(DISTINCT d), count(*) FROM t",
+    "SELECT count(DISTINCT n), sum(DISTINCT n), max(k) FROM t WHERE n > 1000",
+    "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) > 4 ORDER BY n",
+    "SELECT n FROM t GROUP BY n HAVING avg(k) > 40.5 AND NOT (max(d) < 3 OR count(b) = 0) ORDER BY count(*) DESC, n LIMIT 3",
+    "SELECT count(*), sum(n) FROM t HAVING count(*) > 1000",
+    "SELECT n % 2 AS half, count(*) FROM t GROUP BY half ORDER BY half",
+    "SELECT upper(v), 'x' AS what, count(*) FROM t GROUP BY upper(v) ORDER BY upper(v)",
+    "SELECT n, n * 2 AS twice, avg(k) FILTER (WHERE b) FROM t GROUP BY n ORDER BY n DESC LIMIT 4 OFFSET 1",
+    "SELECT n, s, sum(k) FROM t GROUP BY n, s ORDER BY s, n NULLS FIRST LIMIT 9 OFFSET 3",
+    "SELECT DISTINCT n FROM t",
+    "SELECT DISTINCT d, s FROM t ORDER BY d DESC NULLS LAST, s LIMIT 7 OFFSET 2",
+    "SELECT DISTINCT v FROM t ORDER BY v DESC NULLS LAST LIMIT 3",
+    "SELECT a.n, count(DISTINCT b.s) FROM t a JOIN t b ON a.k = b.k GROUP BY a.n HAVING sum(b.k) > 100 ORDER BY 1",
 ];
 
-/// Groups that the engine makes: what tells them apart is equal in more than its bytes, what is added depends on its order, or their number
-/// is known too late.
+/// Groups that the engine makes: it is not known what equal values have alike, what is added depends on its order, or what is shown is more than
+/// what groups come to.
 const BY_ENGINE: &[&str] = &[
-    "SELECT d, count(*) FROM t GROUP BY d ORDER BY d",
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
-    "SELECT n, avg(DISTINCT k) FROM t GROUP BY n ORDER BY n",
-    "SELECT n, count(DISTINCT s) FROM t GROUP BY n ORDER BY n",
-    "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) > 4 ORDER BY n",
-    "SELECT n % 2 AS half, count(*) FROM t GROUP BY half ORDER BY half",
+    "SELECT n, avg(DISTINCT k + 1) FROM t GROUP BY n ORDER BY n",
+    "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) * 2 > 8 ORDER BY n",
     "SELECT n, count(*) + 1 FROM t GROUP BY n ORDER BY n",
 ];
 

@@ -9,7 +9,7 @@ const POSITIVE: u16 = 0;
 
 /// `unscaled / 10^scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Decimal {
+pub(crate) struct Decimal {
     unscaled: i128,
     scale: u32,
 }

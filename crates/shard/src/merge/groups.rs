@@ -1,13 +1,13 @@
 //! Rows that each shard has made of its own groups, becoming one row for each group: partial results are added and compared.
 //!
-//! Groups are told apart by the bytes of their values, so that only types are taken whose equal values have equal bytes. Without
-//! columns that tell them apart there is one group.
+//! Groups are told apart by what is alike in the bytes of equal values, so that only types are taken of which that is known. Without
+//! columns that tell them apart there is one group, with rows or without.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ashlar_base::{Error, Result};
 
-use super::value::{Total, is_float};
+use super::value::{self, Total};
 use super::{Aggregate, Field, broken, cells};
 
 /// See the module.
@@ -17,6 +17,9 @@ pub(super) struct Groups {
     /// By the cells that tell groups apart: which of `rows` it is.
     index: HashMap<Box<[u8]>, usize>,
     rows: Vec<Vec<Total>>,
+    /// Column, group and value: what has been added once.
+    added: HashSet<Box<[u8]>>,
+    is_added_once: bool,
     /// The cells of the row that is looked at.
     key: Vec<u8>,
     bytes: usize,
@@ -28,12 +31,22 @@ impl Groups {
     /// 0A000 for a column whose values cannot be told apart, added or compared here.
     pub(super) fn new(aggregates: &[Aggregate], fields: &[Field], is_c_collated: bool) -> Result<Self> {
         let columns: Vec<(Aggregate, Field)> = aggregates.iter().copied().zip(fields.iter().copied()).collect();
-        let is_divided = aggregates.contains(&Aggregate::Group);
-        if is_divided && columns.iter().any(|(aggregate, field)| *aggregate == Aggregate::Sum && is_float(*field)) {
+        let is_divided = aggregates.contains(&Aggregate::Group) || aggregates.contains(&Aggregate::Value);
+        let is_sum = |aggregate: Aggregate| matches!(aggregate, Aggregate::Sum | Aggregate::SumOf(_));
+        if is_divided && columns.iter().any(|(aggregate, field)| is_sum(*aggregate) && value::is_float(*field)) {
             return Err(Error::unsupported("sums of floating-point numbers depend on the order of their rows"));
         }
-        let groups =
-            Self { columns, index: HashMap::new(), rows: Vec::new(), key: Vec::new(), bytes: 0, is_c_collated };
+        let is_added_once = |aggregate: &Aggregate| matches!(aggregate, Aggregate::CountOf(_) | Aggregate::SumOf(_));
+        let groups = Self {
+            columns,
+            index: HashMap::new(),
+            rows: Vec::new(),
+            added: HashSet::new(),
+            is_added_once: aggregates.iter().any(is_added_once),
+            key: Vec::new(),
+            bytes: 0,
+            is_c_collated,
+        };
         groups.row()?;
         Ok(groups)
     }
@@ -45,13 +58,9 @@ impl Groups {
     /// One more row of a shard.
     pub(super) fn add(&mut self, body: &[u8]) -> Result<()> {
         self.key.clear();
-        for ((aggregate, _), cell) in self.columns.iter().zip(cells(body)) {
+        for ((aggregate, field), cell) in self.columns.iter().zip(cells(body)) {
             if *aggregate == Aggregate::Group {
-                let cell = cell?;
-                // NULL is a group of its own.
-                let length = cell.map_or(-1, |cell| cell.len() as i64);
-                self.key.extend_from_slice(&length.to_le_bytes());
-                self.key.extend_from_slice(cell.unwrap_or_default());
+                value::write_alike(*field, cell?, &mut self.key);
             }
         }
         let at = match self.index.get(self.key.as_slice()) {
@@ -65,7 +74,42 @@ impl Groups {
                 at
             }
         };
+        if self.is_added_once {
+            return self.add_new(at, body);
+        }
         self.rows[at].iter_mut().zip(cells(body)).try_for_each(|(total, cell)| total.add(cell?))
+    }
+
+    /// Adds a row to a group, but for columns that are added once for each value of another one and have been for the row's.
+    fn add_new(&mut self, at: usize, body: &[u8]) -> Result<()> {
+        let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
+        for (column, (aggregate, field)) in self.columns.iter().enumerate() {
+            let cell = *cells.get(column).ok_or_else(broken)?;
+            if let Aggregate::CountOf(of) | Aggregate::SumOf(of) = aggregate {
+                // A shard whose rows of this value were all left out by FILTER says nothing of it.
+                let is_nothing = match (aggregate, cell) {
+                    (_, None) => true,
+                    (Aggregate::CountOf(_), Some(bytes)) => value::is_zero(*field, bytes)?,
+                    _ => false,
+                };
+                if is_nothing {
+                    continue;
+                }
+                let value = self.columns.get(*of).zip(cells.get(*of));
+                let ((_, value_field), value) = value.ok_or_else(broken)?;
+                self.key.clear();
+                self.key.extend_from_slice(&column.to_le_bytes());
+                self.key.extend_from_slice(&at.to_le_bytes());
+                value::write_alike(*value_field, *value, &mut self.key);
+                if self.added.contains(self.key.as_slice()) {
+                    continue;
+                }
+                self.bytes += 2 * (self.key.len() + 64);
+                self.added.insert(self.key.as_slice().into());
+            }
+            self.rows[at][column].add(cell)?;
+        }
+        Ok(())
     }
 
     /// Bytes that it holds, about.
@@ -74,17 +118,23 @@ impl Groups {
     }
 
     /// The rows of all groups, as they were first seen.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Result<Vec<u8>>> + use<> {
-        self.index = HashMap::new();
+    ///
+    /// # Errors
+    /// None but those of the rows: what cannot be added was refused by [`Self::new`].
+    pub(super) fn take(&mut self) -> Result<impl Iterator<Item = Result<Vec<u8>>> + use<>> {
+        (self.index, self.added) = (HashMap::new(), HashSet::new());
+        if self.rows.is_empty() && !self.columns.iter().any(|(aggregate, _)| *aggregate == Aggregate::Group) {
+            // No row at all is one group where nothing tells groups apart.
+            let row = self.row()?;
+            self.rows.push(row);
+        }
         let count = self.columns.len();
         let averages = self.columns.iter().enumerate().filter_map(|(at, (aggregate, _))| match aggregate {
-            Aggregate::Average { sum, count: number } => {
-                Some((at, count.checked_sub(*sum)?, count.checked_sub(*number)?))
-            }
+            Aggregate::Average { sum, count } => Some((at, *sum, *count)),
             _ => None,
         });
         let averages: Vec<(usize, usize, usize)> = averages.collect();
-        std::mem::take(&mut self.rows).into_iter().map(move |mut totals| {
+        Ok(std::mem::take(&mut self.rows).into_iter().map(move |mut totals| {
             for (at, sum, number) in &averages {
                 let of = totals.get_disjoint_mut([*at, *sum, *number]);
                 let [of, sum, number] = of.map_err(|_| broken())?;
@@ -93,6 +143,6 @@ impl Groups {
             let mut row = (count as u16).to_be_bytes().to_vec();
             totals.iter().for_each(|total| total.write(&mut row));
             Ok(row)
-        })
+        }))
     }
 }

@@ -1,11 +1,12 @@
 //! One answer out of several: rows in the order of a sort, cut off where LIMIT says; or one row out of partial sums.
 //!
 //! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
-//! it holds one row of each source, and never more but for one of each group. Values are decoded only where they are compared or
-//! added.
+//! it holds one row of each source, and never more but for one of each group, and the values of it that are added once. Values are decoded only
+//! where they are compared or added.
 
 mod decimal;
 mod groups;
+mod having;
 mod value;
 
 use std::cmp::Ordering;
@@ -14,6 +15,9 @@ use ashlar_base::{Error, ErrorCode, Result};
 
 use groups::Groups;
 use value::Comparable;
+
+pub use having::Having;
+pub(crate) use having::{Comparison, Condition, Operand};
 
 /// How rows of several shards are put together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +28,8 @@ pub struct RowMerge {
     pub hidden: usize,
     /// What becomes of each column, where every shard answers with one row, or with one for each of its groups; otherwise none.
     pub aggregates: Vec<Aggregate>,
+    /// Which of the groups are kept, once they are complete; `None`: all.
+    pub having: Option<Having>,
 }
 
 /// A column that rows are sorted by.
@@ -61,7 +67,15 @@ pub enum Aggregate {
     Max,
     /// It tells groups apart.
     Group,
-    /// What other columns come to, both counted from 1, the last.
+    /// The same in all rows of a group.
+    Alike,
+    /// It tells rows of one group apart, which are added once for each of its values.
+    Value,
+    /// Added once for each value of this column, counted from 0; 0 is no value.
+    CountOf(usize),
+    /// The same for sums; NULL is no value.
+    SumOf(usize),
+    /// What other columns come to, both counted from 0.
     Average {
         /// The sum of all values.
         sum: usize,
@@ -97,6 +111,8 @@ pub struct Merger {
     hidden: usize,
     /// `None`: rows stay what they are.
     groups: Option<Groups>,
+    /// With the columns that it is about.
+    having: Option<(Having, Vec<Field>)>,
     sources: Vec<Source>,
     /// Sources with a row, the next one last.
     order: Vec<usize>,
@@ -149,10 +165,16 @@ impl Merger {
             return Err(Error::internal("an aggregate that no row has"));
         }
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
+        let mut having = None;
+        if let Some(condition) = &merge.having {
+            condition.check(fields)?;
+            having = Some((condition.clone(), fields.to_vec()));
+        }
         Ok(Self {
             keys,
             hidden: merge.hidden,
             groups,
+            having,
             sources: std::iter::repeat_with(Source::default).take(sources).collect(),
             order: Vec::with_capacity(sources),
             skip: gathering.skip,
@@ -215,7 +237,7 @@ impl Merger {
         if let Some(groups) = &mut self.groups {
             let answers = match &mut self.answers {
                 Some(answers) => answers,
-                None => self.answers.insert(in_order(groups, &self.keys)?.into_iter()),
+                None => self.answers.insert(in_order(groups, &self.keys, self.having.as_ref())?.into_iter()),
             };
             while self.skip > 0 && answers.next().is_some() {
                 self.skip -= 1;
@@ -277,17 +299,19 @@ fn compare(keys: &[Key], a: &[Option<Comparable>], b: &[Option<Comparable>]) -> 
     Ordering::Equal
 }
 
-/// The rows of groups, sorted.
-fn in_order(groups: &mut Groups, keys: &[Key]) -> Result<Vec<Vec<u8>>> {
-    if keys.is_empty() {
-        return groups.take().collect();
-    }
-    let rows = groups.take().map(|body| {
+/// The rows of those groups that are kept, sorted.
+fn in_order(groups: &mut Groups, keys: &[Key], having: Option<&(Having, Vec<Field>)>) -> Result<Vec<Vec<u8>>> {
+    let is_kept = |body: &[u8]| having.map_or(Ok(true), |(having, fields)| having.holds(fields, body));
+    let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = Vec::new();
+    for body in groups.take()? {
         let body = body?;
-        keys_of(keys, &body).map(|values| (values, body))
-    });
-    let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = rows.collect::<Result<_>>()?;
-    rows.sort_by(|(a, _), (b, _)| compare(keys, a, b));
+        if is_kept(&body)? {
+            rows.push((keys_of(keys, &body)?, body));
+        }
+    }
+    if !keys.is_empty() {
+        rows.sort_by(|(a, _), (b, _)| compare(keys, a, b));
+    }
     Ok(rows.into_iter().map(|(_, body)| body).collect())
 }
 

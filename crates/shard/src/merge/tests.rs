@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 
 use super::decimal::Decimal;
-use super::{Aggregate, Field, Gathering, Merger, Place, RowMerge, SortKey};
+use super::{Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey};
 
 const INT8: Field = Field { oid: 20, is_binary: false };
 const TEXT: Field = Field { oid: 25, is_binary: false };
 const NUMERIC: Field = Field { oid: 1700, is_binary: false };
+const CHARACTER: Field = Field { oid: 1042, is_binary: false };
 
 fn body(cells: &[Option<&str>]) -> Vec<u8> {
     let mut body = u16::try_from(cells.len()).unwrap().to_be_bytes().to_vec();
@@ -75,7 +76,7 @@ proptest! {
         let merge = RowMerge {
             keys: vec![key(Place::FromEnd(1), is_descending, nulls_first), key(Place::FromStart(1), false, false)],
             hidden: 1,
-            aggregates: Vec::new(),
+            ..RowMerge::default()
         };
         let gathering = Gathering { merge: &merge, skip, take };
         let mut merger = Merger::new(&gathering, &[TEXT, TEXT, INT8], 3, true).unwrap();
@@ -134,6 +135,7 @@ proptest! {
             keys: vec![key(Place::FromStart(2), is_descending, false), key(Place::FromStart(0), false, false)],
             hidden: 1,
             aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Group],
+            having: None,
         };
         let gathering = Gathering { merge: &merge, skip, take };
         let mut merger = Merger::new(&gathering, &[INT8, INT8, INT8, INT8, TEXT], 3, true).unwrap();
@@ -158,6 +160,139 @@ proptest! {
             prop_assert_eq!(all, found);
         }
         prop_assert_eq!(sums(merged), sums(expected));
+    }
+}
+
+proptest! {
+    #[test]
+    fn values_that_several_sources_have_are_added_once(
+        mut rows in prop::collection::vec((-1_i64..2, prop::option::of(-2_i64..3), prop::bool::ANY, 0_usize..3), 0..50),
+        is_divided: bool, least in 0_i64..4,
+    ) {
+        use std::collections::{BTreeMap, BTreeSet};
+        if !is_divided {
+            rows.iter_mut().for_each(|row| row.0 = 0);
+        }
+        // Of each group and value: the number of rows, and whether one of them is let through by FILTER.
+        let mut parts = vec![BTreeMap::<(i64, Option<i64>), (i64, bool)>::new(); 3];
+        for (group, value, is_through, source) in &rows {
+            let part = parts[*source].entry((*group, *value)).or_default();
+            *part = (part.0 + 1, part.1 || *is_through);
+        }
+        // Each source shows the value with other digits.
+        let row = |source: usize, ((group, value), (count, is_through)): (&(i64, Option<i64>), &(i64, bool))| {
+            let value = value.map(|value| if source == 0 { value.to_string() } else { format!("{value}.{:0<source$}", 0) });
+            let counted = i64::from(*is_through && value.is_some()).to_string();
+            let all = [Some(group.to_string()), Some(counted), value.clone(), Some(count.to_string()), value];
+            body(&all.each_ref().map(Option::as_deref))
+        };
+        let of = |(source, part): (usize, &BTreeMap<(i64, Option<i64>), (i64, bool)>)| -> Vec<Vec<u8>> {
+            part.iter().map(|group| row(source, group)).collect()
+        };
+        let sources: Vec<Vec<Vec<u8>>> = parts.iter().enumerate().map(of).collect();
+        let many = Condition::Compare(Operand::number("0.5").unwrap(), Comparison::Less, Operand::Column(3));
+        let most = Operand::number(&least.to_string()).unwrap();
+        let having = Condition::Any(vec![
+            Condition::All(vec![Condition::Compare(Operand::Column(3), Comparison::GreaterOrEqual, most), many]),
+            Condition::IsNull(2),
+        ]);
+        let merge = RowMerge {
+            hidden: 1,
+            aggregates: vec![
+                if is_divided { Aggregate::Group } else { Aggregate::Alike },
+                Aggregate::CountOf(4),
+                Aggregate::SumOf(4),
+                Aggregate::Count,
+                Aggregate::Value,
+            ],
+            having: Some(Having(having)),
+            ..RowMerge::default()
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        let mut merger = Merger::new(&gathering, &[INT8, INT8, NUMERIC, INT8, NUMERIC], 3, true).unwrap();
+        let mut found: Vec<(i64, i64, Option<i64>, i64)> = Vec::new();
+        for row in run(&mut merger, &sources) {
+            let number = |at: usize| row[at].as_ref().map(|text| text.parse::<f64>().unwrap() as i64);
+            found.push((number(0).unwrap_or(0), number(1).unwrap(), number(2), number(3).unwrap()));
+        }
+        found.sort_unstable();
+        let mut groups: BTreeSet<i64> = rows.iter().map(|row| row.0).collect();
+        if !is_divided {
+            groups.insert(0);
+        }
+        let mut expected = Vec::new();
+        for group in groups {
+            let own = || rows.iter().filter(|row| row.0 == group);
+            let values: BTreeSet<i64> = own().filter_map(|row| row.1).collect();
+            let through: BTreeSet<i64> = own().filter(|row| row.2).filter_map(|row| row.1).collect();
+            let sum = (!values.is_empty()).then(|| values.iter().sum::<i64>());
+            let count = own().count() as i64;
+            if (count >= least && count > 0) || sum.is_none() {
+                expected.push((group, through.len() as i64, sum, count));
+            }
+        }
+        prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn groups_are_told_apart_by_what_equal_values_have_alike() {
+    let alike = |field: Field, bytes: &[u8]| {
+        let mut key = Vec::new();
+        super::value::write_alike(field, Some(bytes), &mut key);
+        key
+    };
+    let binary = |text: &str| alike(Field { is_binary: true, ..NUMERIC }, &Decimal::parse(text).unwrap().encode());
+    let written = |text: &str| alike(NUMERIC, text.as_bytes());
+    for (a, b) in [("1", "1.00"), ("100", "100.0"), ("-0.50", "-0.5"), ("0", "0.000"), ("12345.6", "12345.600000")] {
+        assert_eq!(written(a), written(b), "{a} {b}");
+        assert_eq!(binary(a), binary(b), "{a} {b}");
+    }
+    for (a, b) in [("1", "10"), ("100", "1"), ("0.1", "0.01"), ("-1", "1"), ("10000", "1"), ("1.0001", "1.001")] {
+        assert_ne!(written(a), written(b), "{a} {b}");
+        assert_ne!(binary(a), binary(b), "{a} {b}");
+    }
+    assert_ne!(written("NaN"), written("0"));
+    assert_eq!(alike(CHARACTER, b"a  "), alike(CHARACTER, b"a"));
+    assert_ne!(alike(CHARACTER, b"a\t"), alike(CHARACTER, b"a"));
+    assert_ne!(alike(TEXT, b"1.0"), alike(TEXT, b"1.00"));
+    let mut null = Vec::new();
+    super::value::write_alike(TEXT, None, &mut null);
+    assert_ne!(alike(TEXT, b""), null);
+}
+
+#[test]
+fn having_keeps_groups_of_which_it_is_true() {
+    use Comparison::{Equal, Greater, NotEqual};
+    let compare =
+        |comparison, number| Condition::Compare(Operand::Column(0), comparison, Operand::number(number).unwrap());
+    let not = |condition| Condition::Not(Box::new(condition));
+    let is_set = Condition::Column(1);
+    let cases: [(Condition, &[&str]); 8] = [
+        (compare(Greater, "1.5"), &["2", "10"]),
+        (compare(NotEqual, "1.0"), &["2", "10"]),
+        (not(compare(Equal, "1")), &["2", "10"]),
+        (Condition::IsNull(0), &["NULL"]),
+        (not(Condition::IsNull(0)), &["1", "2", "10"]),
+        (is_set.clone(), &["1", "NULL"]),
+        // NULL and false is false; NULL or true is true.
+        (not(Condition::All(vec![compare(Equal, "2"), is_set.clone()])), &["1", "10"]),
+        (Condition::Any(vec![compare(Equal, "2"), is_set]), &["1", "2", "NULL"]),
+    ];
+    for (condition, expected) in cases {
+        let merge = RowMerge {
+            aggregates: vec![Aggregate::Group, Aggregate::Max],
+            having: Some(Having(condition.clone())),
+            ..RowMerge::default()
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        let boolean = Field { oid: 16, is_binary: false };
+        let mut merger = Merger::new(&gathering, &[INT8, boolean], 1, true).unwrap();
+        let rows = [(Some("1"), Some("t")), (Some("2"), None), (Some("10"), Some("f")), (None, Some("t"))];
+        let sources = [rows.map(|(number, is_set)| body(&[number, is_set])).to_vec()];
+        let found = run(&mut merger, &sources);
+        let found: Vec<&str> = found.iter().map(|row| row[0].as_deref().unwrap_or("NULL")).collect();
+        assert_eq!(found, expected, "{condition:?}");
     }
 }
 
@@ -210,7 +345,7 @@ fn averages_are_postgresqls() {
     }
     let merge = RowMerge {
         hidden: 2,
-        aggregates: vec![Aggregate::Average { sum: 2, count: 1 }, Aggregate::Sum, Aggregate::Count],
+        aggregates: vec![Aggregate::Average { sum: 1, count: 2 }, Aggregate::Sum, Aggregate::Count],
         ..RowMerge::default()
     };
     let gathering = Gathering { merge: &merge, skip: 0, take: None };
@@ -236,10 +371,18 @@ fn what_has_no_known_order_is_refused_before_rows_come() {
     let merge = RowMerge { aggregates: vec![Aggregate::Group, Aggregate::Sum], ..RowMerge::default() };
     let groups = Gathering { merge: &merge, skip: 0, take: None };
     let float = Field { oid: 701, is_binary: false };
-    for fields in [[NUMERIC, INT8], [float, INT8], [INT8, float], [Field { oid: 1042, is_binary: false }, INT8]] {
+    for fields in [[float, INT8], [INT8, float], [Field { oid: 1186, is_binary: false }, INT8]] {
         assert!(Merger::new(&groups, &fields, 2, true).is_err(), "{fields:?}");
     }
-    assert!(Merger::new(&groups, &[TEXT, NUMERIC], 2, false).is_ok());
+    for group in [TEXT, NUMERIC, CHARACTER] {
+        assert!(Merger::new(&groups, &[group, NUMERIC], 2, false).is_ok(), "{group:?}");
+    }
+    // A condition on what is no number.
+    let having = Condition::Compare(Operand::Column(0), Comparison::Less, Operand::Column(1));
+    let merge = RowMerge { having: Some(Having(having)), ..merge };
+    let left_out = Gathering { merge: &merge, skip: 0, take: None };
+    assert!(Merger::new(&left_out, &[TEXT, INT8], 2, true).is_err());
+    assert!(Merger::new(&left_out, &[NUMERIC, INT8], 2, true).is_ok());
     let broken = Merger::new(&gathering, &[INT8], 2, false).unwrap().push(0, &[0, 1, 0, 0, 0, 9, b'1']);
     assert_eq!(broken.unwrap_err().code(), ashlar_base::ErrorCode::ProtocolViolation);
 }

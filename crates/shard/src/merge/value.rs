@@ -9,6 +9,8 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use super::decimal::Decimal;
 use super::{Aggregate, Field, broken};
 
+const BOOL: u32 = 16;
+const CHARACTER: u32 = 1042;
 const NUMERIC: u32 = 1700;
 
 /// A value that has an order.
@@ -63,13 +65,83 @@ pub(super) fn check_order(field: Field, is_c_collated: bool) -> Result<()> {
 }
 
 /// # Errors
-/// 0A000 where values of the field that are equal may differ in their bytes.
-fn check_bytes(field: Field) -> Result<()> {
+/// 0A000 where it is not known what equal values of the field have alike.
+fn check_equality(field: Field) -> Result<()> {
+    if matches!(field.oid, NUMERIC | CHARACTER) {
+        return Ok(());
+    }
     match scalar(field.oid) {
         Some(ScalarType::Float4 | ScalarType::Float8) | None => {
             Err(Error::unsupported("groups of several shards cannot be told apart by values of this type"))
         }
         Some(_) => Ok(()),
+    }
+}
+
+/// Appends what equal values of a field have alike, and others have not.
+pub(super) fn write_alike(field: Field, cell: Option<&[u8]>, key: &mut Vec<u8>) {
+    let Some(bytes) = cell else {
+        // NULL is a value of its own.
+        return key.extend_from_slice(&(-1_i64).to_le_bytes());
+    };
+    let (first, rest): (&[u8], &[u8]) = match (field.oid, field.is_binary) {
+        // Behind the number of its digits, their weight and the sign: how many are shown.
+        (NUMERIC, true) => (bytes.get(..6).unwrap_or(bytes), bytes.get(8..).unwrap_or_default()),
+        (NUMERIC, false) if bytes.contains(&b'.') => {
+            let digits = without_last(bytes, b'0');
+            (digits.strip_suffix(b".").unwrap_or(digits), &[])
+        }
+        (CHARACTER, _) => (without_last(bytes, b' '), &[]),
+        _ => (bytes, &[]),
+    };
+    key.extend_from_slice(&((first.len() + rest.len()) as i64).to_le_bytes());
+    key.extend_from_slice(first);
+    key.extend_from_slice(rest);
+}
+
+/// Bytes without those at the end that are this one.
+fn without_last(bytes: &[u8], byte: u8) -> &[u8] {
+    let end = bytes.iter().rposition(|other| *other != byte).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+/// Whether a field's values are compared as numbers without rounding.
+pub(super) fn is_number(field: Field) -> bool {
+    let is_integer = matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8));
+    is_integer || field.oid == NUMERIC
+}
+
+/// A value of such a field.
+///
+/// # Errors
+/// 0A000 for a number of more digits than are known here.
+pub(super) fn number(field: Field, bytes: &[u8]) -> Result<Decimal> {
+    if field.oid == NUMERIC {
+        return decimal(field, bytes);
+    }
+    match Comparable::read(field, bytes)? {
+        Comparable::Value(Value::Int2(number)) => Ok(Decimal::from(i64::from(number))),
+        Comparable::Value(Value::Int4(number)) => Ok(Decimal::from(i64::from(number))),
+        Comparable::Value(Value::Int8(number)) => Ok(Decimal::from(number)),
+        _ => Err(broken()),
+    }
+}
+
+/// Whether a count is that of nothing.
+pub(super) fn is_zero(field: Field, bytes: &[u8]) -> Result<bool> {
+    number(field, bytes).map(|number| number.compare(Decimal::from(0_i64)).is_eq())
+}
+
+/// Whether a field has truth values.
+pub(super) fn is_bool(field: Field) -> bool {
+    field.oid == BOOL
+}
+
+/// A value of such a field.
+pub(super) fn is_true(field: Field, bytes: &[u8]) -> Result<bool> {
+    match Comparable::read(field, bytes)? {
+        Comparable::Value(Value::Bool(value)) => Ok(value),
+        _ => Err(broken()),
     }
 }
 
@@ -150,13 +222,14 @@ impl Total {
     pub(super) fn new(aggregate: Aggregate, field: Field, is_c_collated: bool) -> Result<Self> {
         match aggregate {
             Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
-            Aggregate::Group => check_bytes(field)?,
+            Aggregate::Group | Aggregate::Value => check_equality(field)?,
+            Aggregate::Alike => {}
             // Of floating-point numbers it depends on the order in which they are added.
             Aggregate::Average { .. } if field.oid == NUMERIC => {}
             Aggregate::Average { .. } => {
                 return Err(Error::unsupported("averages of this type cannot be put together from several shards"));
             }
-            Aggregate::Count | Aggregate::Sum => {
+            Aggregate::Count | Aggregate::Sum | Aggregate::CountOf(_) | Aggregate::SumOf(_) => {
                 let is_known = field.oid == NUMERIC
                     || matches!(scalar(field.oid), Some(ScalarType::Int8 | ScalarType::Float4 | ScalarType::Float8));
                 if !is_known {
@@ -172,9 +245,9 @@ impl Total {
         // A shard without rows has no sum.
         let Some(bytes) = cell else { return Ok(()) };
         let next = match self.aggregate {
-            Aggregate::Average { .. } => return Ok(()),
-            Aggregate::Group if self.so_far.is_some() => return Ok(()),
-            Aggregate::Group => Sum::Group(bytes.to_vec()),
+            Aggregate::Average { .. } | Aggregate::Value => return Ok(()),
+            Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
+            Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
             Aggregate::Min | Aggregate::Max => {
                 let next = Comparable::read(self.field, bytes)?;
                 if let Some(Sum::Extreme(so_far, _)) = &self.so_far {
@@ -185,14 +258,14 @@ impl Total {
                 }
                 Sum::Extreme(next, bytes.to_vec())
             }
-            Aggregate::Count | Aggregate::Sum if self.field.oid == NUMERIC => {
+            _ if self.field.oid == NUMERIC => {
                 let next = decimal(self.field, bytes)?;
                 match &self.so_far {
                     Some(Sum::Decimal(so_far)) => Sum::Decimal(so_far.plus(next)?),
                     _ => Sum::Decimal(next),
                 }
             }
-            Aggregate::Count | Aggregate::Sum => match (Comparable::read(self.field, bytes)?, &self.so_far) {
+            _ => match (Comparable::read(self.field, bytes)?, &self.so_far) {
                 (Comparable::Value(Value::Int8(next)), Some(Sum::Integer(so_far))) => Sum::Integer(
                     so_far
                         .checked_add(next)
@@ -235,7 +308,7 @@ impl Total {
     /// Appends the cell with its length.
     pub(super) fn write(&self, row: &mut Vec<u8>) {
         let value = match &self.so_far {
-            None if self.aggregate == Aggregate::Count => Value::Int8(0),
+            None if matches!(self.aggregate, Aggregate::Count | Aggregate::CountOf(_)) => Value::Int8(0),
             None => {
                 row.extend_from_slice(&(-1_i32).to_be_bytes());
                 return;

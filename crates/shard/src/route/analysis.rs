@@ -22,7 +22,7 @@ use super::operand::{self, Operand};
 use super::scope::{Named, OCCURRENCES_MAX, Occurrences, Output, Scope, Variable};
 use super::{Found, ShardedTable, Tables};
 use crate::rewrite::scan;
-use crate::rules::{Key, KeyClass};
+use crate::rules::{Key, KeyClass, Placement};
 
 /// Columns that every table has, and that mean something else on every server.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
@@ -591,6 +591,12 @@ impl<'a> Analysis<'a> {
             conjunct.condition.about(&|variable: &Variable| through.iter().position(|all| all.contains(variable)))
         };
         Condition::all(self.conjuncts.iter().map(about).collect())
+    }
+
+    /// Whether the rows of an anchor that are on a shard restrict those of all tables that are divided to the same shard.
+    pub(super) fn divides(&self, anchor: usize) -> bool {
+        let is_divided = |at: &usize| self.occurrences[*at].table.rule.placement() == Placement::Sharded;
+        (0..self.occurrences.len()).filter(is_divided).all(|other| self.follows(anchor, other))
     }
 
     /// Whether restricting the anchor to rows of a shard restricts the other occurrence to rows of the same shard.

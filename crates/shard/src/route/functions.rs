@@ -60,6 +60,11 @@ const AGGREGATES: &str = " any_value array_agg avg bit_and bit_or bit_xor bool_a
 const WINDOWS: &str =
     " row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value ";
 
+/// Those that make several rows of one.
+const OF_ROWS: &str = " generate_series generate_subscripts json_array_elements json_array_elements_text json_each json_each_text \
+    json_object_keys jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys regexp_matches \
+    regexp_split_to_table string_to_table unnest ";
+
 /// The function's own name, in lower case as the grammar has it; `None` where it is of a schema of the user's.
 pub(super) fn name(call: &FuncCall) -> Option<&str> {
     match &call.funcname[..] {
@@ -89,6 +94,12 @@ pub(super) fn class(call: &FuncCall) -> Option<Class> {
     } else {
         None
     }
+}
+
+/// Whether a call says the same for the same row whenever and wherever, and makes one row of it.
+pub(super) fn is_of_one_row(call: &FuncCall) -> bool {
+    let is_of_rows = |name: &str| OF_ROWS.split_ascii_whitespace().any(|known| known == name);
+    matches!(class(call), Some(Class::Immutable | Class::Varying)) && name(call).is_some_and(|name| !is_of_rows(name))
 }
 
 /// Whether a node, without what is below it, says the same on every server: for writes that go to all of them. Only

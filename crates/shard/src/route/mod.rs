@@ -10,6 +10,7 @@ mod at_once;
 mod condition;
 mod decide;
 mod functions;
+mod grouped;
 mod insert;
 mod nodes;
 mod operand;
@@ -29,6 +30,7 @@ use pg_query::NodeEnum;
 
 use analysis::{Analysis, Occurrence};
 use condition::Condition;
+use grouped::About;
 use insert::{Inserted, Rows};
 use several::Gathered;
 
@@ -322,20 +324,30 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
             let gathered = |gathered: Result<Gathered, String>| {
                 gathered.map(|gathered| Several::Gathered(Box::new(gathered), Template::default()))
             };
-            // Groups whose rows may be on several shards: each makes one row of those that it has.
-            let is_divided = query.is_grouped && query.anchors.is_empty() && !query.row_anchors.is_empty();
+            // Groups whose rows may be on several shards: each makes one row of those that it has. So does DISTINCT.
+            let is_shared = query.anchors.is_empty() && !query.row_anchors.is_empty();
+            let is_divided = query.is_grouped && is_shared;
+            let is_folded = query.is_distinct && is_shared;
             let several = if query.is_limited && analysis.locks {
                 Err("rows that are not counted would be locked too".to_owned())
-            } else if query.is_aggregated {
-                gathered(several::aggregated(select, analysis.text, analysis.offset))
-            } else if is_divided {
-                gathered(several::grouped(select, analysis.text, analysis.offset))
+            } else if query.is_aggregated || is_divided {
+                let is_apart = |keyed: &Vec<usize>| keyed.iter().any(|anchor| analysis.divides(*anchor));
+                let about = About {
+                    text: analysis.text,
+                    offset: analysis.offset,
+                    inputs: query.inputs,
+                    is_apart: query.keyed.iter().all(is_apart),
+                };
+                gathered(grouped::grouped(select, &about))
+            } else if is_folded {
+                gathered(several::distinct(select, analysis.text))
             } else if query.is_limited || !select.sort_clause.is_empty() {
                 gathered(several::sorted(select, analysis.text))
             } else {
                 Ok(Several::Apart)
             };
-            let anchors = if query.is_aggregated || is_divided { query.row_anchors } else { query.anchors };
+            let is_added = query.is_aggregated || is_divided || is_folded;
+            let anchors = if is_added { query.row_anchors } else { query.anchors };
             Ok(Some(Walked { kind: Kind::Select, has_rows: true, rows: None, anchors, several }))
         }
         NodeEnum::UpdateStmt(update) => {
@@ -405,8 +417,8 @@ impl Route {
         let divided: Vec<usize> = (0..analysis.occurrences.len())
             .filter(|at| analysis.occurrences[*at].table.rule.placement() == Placement::Sharded)
             .collect();
-        let is_anchor = |anchor: usize| divided.iter().all(|other| analysis.follows(anchor, *other));
-        let anchors: Vec<usize> = anchors.into_iter().filter(|at| divided.contains(at) && is_anchor(*at)).collect();
+        let anchors: Vec<usize> =
+            anchors.into_iter().filter(|at| divided.contains(at) && analysis.divides(*at)).collect();
         // The rows of VALUES are their own condition.
         let own = usize::from(rows.is_some());
         for at in divided.iter().copied() {

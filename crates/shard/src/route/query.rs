@@ -31,6 +31,12 @@ pub(super) struct Query {
     pub(super) is_aggregated: bool,
     /// Whether it makes one row of each group.
     pub(super) is_grouped: bool,
+    /// Whether it makes one row of all that are alike in their outputs, and nothing else of several.
+    pub(super) is_distinct: bool,
+    /// Names of the columns that it reads, where it makes groups and they are all known.
+    pub(super) inputs: Option<Vec<String>>,
+    /// By aggregate with DISTINCT: occurrences that divide the rows, and of which one row has each value of its argument in a group.
+    pub(super) keyed: Vec<Vec<usize>>,
     /// Whether a condition on a column that it hands out may be asked of the rows that it reads instead.
     pub(super) is_restrictable: bool,
     /// Sharded tables within.
@@ -161,6 +167,9 @@ impl Analysis<'_> {
             let by: Vec<Variable> = outputs.iter().filter_map(|output| output.variable).collect();
             anchors.retain(|anchor| self.is_keyed(*anchor, Some(&by)));
         }
+        let is_distinct = !select.distinct_clause.is_empty() && !is_distinct_on && !is_windowed;
+        let inputs = is_grouped && !from.is_incomplete;
+        let names = || from.visible.iter().map(|column| column.name.clone()).collect::<Option<Vec<String>>>();
         Ok(Query {
             outputs,
             is_complete,
@@ -168,9 +177,36 @@ impl Analysis<'_> {
             anchors,
             is_aggregated,
             is_grouped,
+            is_distinct: is_distinct && !is_grouped && !is_aggregated,
+            inputs: inputs.then(names).flatten(),
+            keyed: self.keyed(select, &scope, &from.anchors),
             is_restrictable: !is_windowed && !is_distinct_on,
             ..Query::default()
         })
+    }
+
+    /// By aggregate with DISTINCT: those of the anchors whose key is given by its argument and by what is grouped by.
+    fn keyed(&self, select: &SelectStmt, scope: &Scope<'_>, anchors: &[usize]) -> Vec<Vec<usize>> {
+        let groups = group_variables(select, scope).unwrap_or_default();
+        let mut found = Vec::new();
+        let mut left: Vec<&Node> = select.target_list.iter().chain(&select.sort_clause).collect();
+        left.extend(select.having_clause.as_deref());
+        while let Some(inner) = left.pop().map(|node| node.node.as_ref()) {
+            let Some(inner) = inner else { continue };
+            if let NodeEnum::FuncCall(call) = inner
+                && call.agg_distinct
+            {
+                let argument = match &call.args[..] {
+                    [argument] => argument.node.as_ref().and_then(nodes::column_name),
+                    _ => None,
+                };
+                let variable = argument.and_then(|fields| scope.variable(&fields));
+                let columns: Vec<Variable> = groups.iter().copied().chain(variable).collect();
+                found.push(anchors.iter().copied().filter(|at| self.is_keyed(*at, Some(&columns))).collect());
+            }
+            left.extend(nodes::children(inner).into_iter().flatten());
+        }
+        found
     }
 
     /// Whether rows that are alike in these columns belong to one row of the anchor's shard.

@@ -9,13 +9,12 @@
 use std::ops::Range;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{FuncCall, LimitOption, Node, SelectStmt, SortByDir, SortByNulls, a_const};
+use pg_query::protobuf::{LimitOption, Node, SelectStmt, SortByDir, SortByNulls, a_const};
 
+use super::nodes;
 use super::query::is_star;
-use super::{functions, nodes};
 use crate::merge::{Aggregate, Place, RowMerge, SortKey};
-use crate::rewrite::quoted;
-use crate::rewrite::scan::{self, Token, Tokens};
+use crate::rewrite::scan::{Token, Tokens};
 
 /// Rows that a statement counts off.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,9 +45,9 @@ impl Gathered {
     }
 }
 
-type Attempt<T> = Result<T, String>;
+pub(super) type Attempt<T> = Result<T, String>;
 
-fn no<T>(reason: &str) -> Attempt<T> {
+pub(super) fn no<T>(reason: &str) -> Attempt<T> {
     Err(reason.to_owned())
 }
 
@@ -86,16 +85,40 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         let from = clauses.from.ok_or("FROM cannot be found in the text")?;
         splices.push((from..from, format!("{} ", hidden.concat())));
     }
-    let take = limit(&select.limit_count)?;
-    let skip = limit(&select.limit_offset)?;
-    let written = |count: &Count| match count {
+    let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
+    splices.extend(first_rows(&take, &skip, &clauses)?);
+    let merge = RowMerge { keys, hidden: count, ..RowMerge::default() };
+    gathered(select, text, splices, Added { outputs: count, groups: 0 }, merge, (take, skip))
+}
+
+/// The same of rows that are alike put together too: each of them once. Those that are the first of all are so of each shard that has them.
+pub(super) fn distinct(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
+    if select.target_list.iter().any(is_star) {
+        return no("its rows are told apart by the columns of a star");
+    }
+    let mut gathered = sorted(select, text)?;
+    gathered.merge.aggregates = vec![Aggregate::Group; select.target_list.len() + gathered.merge.hidden];
+    Ok(gathered)
+}
+
+fn written(count: &Count) -> String {
+    match count {
         Count::Constant(number) => number.to_string(),
         Count::Parameter(number) => format!("CAST(${} AS bigint)", number + 1),
-    };
-    match (&take, &clauses.limit) {
+    }
+}
+
+/// LIMIT and OFFSET for shards of which each sends the rows that may be the first of all.
+pub(super) fn first_rows(
+    take: &Option<Count>,
+    skip: &Option<Count>,
+    clauses: &Clauses,
+) -> Attempt<Vec<(Range<usize>, String)>> {
+    let mut splices = Vec::new();
+    match (take, &clauses.limit) {
         (None, _) => {}
         (Some(take), Some(place)) => {
-            let sum = match (take, &skip) {
+            let sum = match (take, skip) {
                 (Count::Constant(take), Some(Count::Constant(skip))) => take.saturating_add(*skip).to_string(),
                 (take, None) => written(take),
                 (take, Some(skip)) => format!("{} + coalesce({}, 0)", written(take), written(skip)),
@@ -104,11 +127,11 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         }
         (Some(_), None) => return no("LIMIT cannot be found in the text"),
     }
-    match (&skip, &clauses.offset) {
+    match (skip, &clauses.offset) {
         (None, _) => {}
         (Some(skip), Some(place)) => {
             // A parameter has to stand somewhere, or nobody knows its type.
-            let nothing = match (skip, &take) {
+            let nothing = match (skip, take) {
                 (Count::Parameter(_), None) => format!("{} * 0", written(skip)),
                 _ => "0".to_owned(),
             };
@@ -116,203 +139,34 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         }
         (Some(_), None) => return no("OFFSET cannot be found in the text"),
     }
-    gathered(select, text, splices, count, RowMerge { keys, hidden: count, aggregates: Vec::new() }, take, skip)
+    Ok(splices)
 }
 
-/// Columns that shards are asked for and the client does not see.
-#[derive(Default)]
-struct Hidden {
-    /// What is put before FROM.
-    texts: Vec<String>,
-    aggregates: Vec<Aggregate>,
-}
-
-impl Hidden {
-    /// Adds a column: which it is, from 0.
-    fn push(&mut self, text: &str, aggregate: Aggregate) -> usize {
-        self.texts.push(format!(", {text} AS \"_ashlar_{}\"", self.texts.len() + 1));
-        self.aggregates.push(aggregate);
-        self.texts.len() - 1
+/// LIMIT and OFFSET for shards of which each sends all of its rows.
+pub(super) fn all_rows(
+    take: &Option<Count>,
+    skip: &Option<Count>,
+    clauses: &Clauses,
+) -> Attempt<Vec<(Range<usize>, String)>> {
+    let mut splices = Vec::new();
+    match (take, &clauses.limit) {
+        (None, _) => {}
+        (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), "ALL".to_owned())),
+        // It has to stand somewhere, or nobody knows its type; NULL is ALL.
+        (Some(take), Some(place)) => splices.push((place.clone(), format!("nullif({0}, {0})", written(take)))),
+        (Some(_), None) => return no("LIMIT cannot be found in the text"),
     }
-
-    /// All columns, those that are shown before.
-    fn behind(&self, mut shown: Vec<Aggregate>) -> Vec<Aggregate> {
-        let all = self.texts.len();
-        for aggregate in &mut shown {
-            if let Aggregate::Average { sum, count } = aggregate {
-                (*sum, *count) = (all - *sum, all - *count);
-            }
-        }
-        shown.extend(&self.aggregates);
-        shown
+    match (skip, &clauses.offset) {
+        (None, _) => {}
+        (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), "0".to_owned())),
+        (Some(skip), Some(place)) => splices.push((place.clone(), format!("{} * 0", written(skip)))),
+        (Some(_), None) => return no("OFFSET cannot be found in the text"),
     }
-
-    fn splice(&self, clauses: &Clauses) -> Attempt<Option<(Range<usize>, String)>> {
-        if self.texts.is_empty() {
-            return Ok(None);
-        }
-        let from = clauses.from.ok_or("FROM cannot be found in the text")?;
-        Ok(Some((from..from, format!("{} ", self.texts.concat()))))
-    }
-}
-
-/// Counts, sums, averages, least and greatest of all rows.
-pub(super) fn aggregated(select: &SelectStmt, text: &str, offset: usize) -> Attempt<Gathered> {
-    let is_plain = select.having_clause.is_none()
-        && select.distinct_clause.is_empty()
-        && select.sort_clause.is_empty()
-        && select.limit_count.is_none()
-        && select.limit_offset.is_none();
-    if !is_plain {
-        return no("aggregates of several shards are looked at once more");
-    }
-    let (mut aggregates, mut hidden) = (Vec::new(), Hidden::default());
-    for target in &select.target_list {
-        let Some(NodeEnum::ResTarget(target)) = &target.node else { return no("an output is of an unknown kind") };
-        let Some(NodeEnum::FuncCall(call)) = nodes::inner(&target.val) else {
-            return no("an output is more than an aggregate");
-        };
-        let Some(aggregate) = aggregate_of(call, text, offset, &mut hidden)? else {
-            return no("an aggregate cannot be put together from those of the shards");
-        };
-        aggregates.push(aggregate);
-    }
-    let clauses = Clauses::of(text)?;
-    let splices = hidden.splice(&clauses)?.into_iter().collect();
-    let (count, aggregates) = (hidden.texts.len(), hidden.behind(aggregates));
-    gathered(select, text, splices, count, RowMerge { keys: Vec::new(), hidden: count, aggregates }, None, None)
-}
-
-/// What becomes of partial results of a call; `None`: they cannot be put together.
-fn aggregate_of(call: &FuncCall, text: &str, offset: usize, hidden: &mut Hidden) -> Attempt<Option<Aggregate>> {
-    let is_average = match functions::name(call) {
-        Some("avg") => true,
-        Some("count" | "sum" | "min" | "max" | "bool_and" | "bool_or" | "every") => false,
-        _ => return Ok(None),
-    };
-    if call.agg_distinct || call.over.is_some() || !call.agg_order.is_empty() {
-        return no("an aggregate needs all rows at once");
-    }
-    if is_average {
-        let arguments = if call.agg_filter.is_none() { arguments(call, text, offset) } else { None };
-        let Some(arguments) = arguments else { return no("what is averaged cannot be found in the text") };
-        let sum = hidden.push(&format!("pg_catalog.sum{arguments}"), Aggregate::Sum);
-        let count = hidden.push(&format!("pg_catalog.count{arguments}"), Aggregate::Count);
-        return Ok(Some(Aggregate::Average { sum, count }));
-    }
-    Ok(match functions::name(call) {
-        Some("count") => Some(Aggregate::Count),
-        Some("sum") => Some(Aggregate::Sum),
-        // False is less than true.
-        Some("min" | "bool_and" | "every") => Some(Aggregate::Min),
-        _ => Some(Aggregate::Max),
-    })
-}
-
-/// The arguments of a call as they are written, with their parentheses; `None` where they hold a query.
-fn arguments<'t>(call: &FuncCall, text: &'t str, offset: usize) -> Option<&'t str> {
-    let at = nodes::offset(call.location)?.checked_sub(offset)?;
-    let is_name = |token: &Token| matches!(token, Token::Word | Token::Quoted | Token::Sign(b'.'));
-    let (token, place) = Tokens::new(text, at).find(|(token, _)| !is_name(token))?;
-    let written = &text[scan::lists(text, place.start).into_iter().next()?];
-    let has_query =
-        |(token, place): (Token, Range<usize>)| token == Token::Word && written[place].eq_ignore_ascii_case("select");
-    (token == Token::Sign(b'(') && !Tokens::new(written, 0).any(has_query)).then_some(written)
-}
-
-/// Counts, sums, averages, least and greatest of the rows of each group. Shards send all of their groups: which of them are counted
-/// off is known when they are put together.
-pub(super) fn grouped(select: &SelectStmt, text: &str, offset: usize) -> Attempt<Gathered> {
-    let is_plain = select.having_clause.is_none()
-        && select.distinct_clause.is_empty()
-        && select.window_clause.is_empty()
-        && !select.group_distinct
-        && LimitOption::try_from(select.limit_option) != Ok(LimitOption::WithTies);
-    if !is_plain {
-        return no("groups of several shards are looked at once more");
-    }
-    let values = select.target_list.iter().map(|target| match &target.node {
-        Some(NodeEnum::ResTarget(output)) if !is_star(target) => {
-            Some((output.name.as_str(), nodes::inner(&output.val)?))
-        }
-        _ => None,
-    });
-    let values: Option<Vec<(&str, &NodeEnum)>> = values.collect();
-    let Some(values) = values else { return no("an output is of an unknown kind") };
-    let mut aggregates: Vec<Option<Aggregate>> = Vec::with_capacity(values.len());
-    let mut hidden = Hidden::default();
-    for (_, value) in &values {
-        aggregates.push(match value {
-            NodeEnum::FuncCall(call) => aggregate_of(call, text, offset, &mut hidden)?,
-            _ => None,
-        });
-    }
-    let is_column = |value: &NodeEnum, fields: &[&str]| nodes::column_name(value).is_some_and(|other| other == fields);
-    for group in &select.group_clause {
-        match &group.node {
-            Some(NodeEnum::AConst(constant)) => {
-                let Some(a_const::Val::Ival(number)) = &constant.val else {
-                    return no("groups are those of a constant");
-                };
-                let at = usize::try_from(number.ival - 1).ok().and_then(|at| aggregates.get_mut(at));
-                match at {
-                    Some(output @ (None | Some(Aggregate::Group))) => *output = Some(Aggregate::Group),
-                    _ => return no("groups are those of an output that there is not"),
-                }
-            }
-            Some(node) => {
-                let Some(fields) = nodes::column_name(node) else { return no("groups are those of an expression") };
-                let mut is_shown = false;
-                for ((_, value), aggregate) in values.iter().zip(&mut aggregates) {
-                    if is_column(value, &fields) {
-                        *aggregate = Some(Aggregate::Group);
-                        is_shown = true;
-                    }
-                }
-                if !is_shown {
-                    // Where no column has the name, an output that has it is meant.
-                    if values.iter().any(|(name, _)| fields == [*name]) {
-                        return no("groups are those of an output's name");
-                    }
-                    let column: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
-                    hidden.push(&column.join("."), Aggregate::Group);
-                }
-            }
-            None => return no("groups are those of an unknown kind"),
-        }
-    }
-    let Some(aggregates) = aggregates.into_iter().collect::<Option<Vec<Aggregate>>>() else {
-        return no("an output cannot be put together from those of the shards");
-    };
-    let clauses = Clauses::of(text)?;
-    let mut keys = Vec::new();
-    for node in &select.sort_clause {
-        let Some((sort, expression)) = sort_of(node) else { return no("the sort order is of an unknown kind") };
-        let named = nodes::column_name(expression);
-        let at = match output(select, expression)? {
-            Some(at) => Some(at),
-            None => named.and_then(|fields| values.iter().position(|(_, value)| is_column(value, &fields))),
-        };
-        let Some(at) = at else { return no("groups are sorted by something that is no output") };
-        keys.push(SortKey { column: Place::FromStart(at), is_c_collated: false, ..sort });
-    }
-    let mut splices: Vec<(Range<usize>, String)> = hidden.splice(&clauses)?.into_iter().collect();
-    let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
-    for (count, place, all) in [(&take, &clauses.limit, "ALL"), (&skip, &clauses.offset, "0")] {
-        match (count, place) {
-            (None, _) => {}
-            (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), all.to_owned())),
-            // It has to stand somewhere, or nobody knows its type.
-            (Some(Count::Parameter(_)), _) => return no("groups are counted off by a parameter"),
-            (Some(_), None) => return no("LIMIT or OFFSET cannot be found in the text"),
-        }
-    }
-    let (count, aggregates) = (hidden.texts.len(), hidden.behind(aggregates));
-    gathered(select, text, splices, count, RowMerge { keys, hidden: count, aggregates }, take, skip)
+    Ok(splices)
 }
 
 /// A sort key without its column, and the expression that it is of.
-fn sort_of(node: &Node) -> Option<(SortKey, &NodeEnum)> {
+pub(super) fn sort_of(node: &Node) -> Option<(SortKey, &NodeEnum)> {
     let Some(NodeEnum::SortBy(sort)) = &node.node else { return None };
     if !sort.use_op.is_empty() {
         return None;
@@ -324,19 +178,30 @@ fn sort_of(node: &Node) -> Option<(SortKey, &NodeEnum)> {
         _ => is_descending,
     };
     let expression = nodes::inner(&sort.node)?;
+    if has_other_collation(expression) {
+        return None;
+    }
     let is_c_collated = is_c_collated(expression);
     Some((SortKey { column: Place::FromStart(0), is_descending, nulls_first, is_c_collated }, expression))
 }
 
+/// What shards are asked for besides.
+#[derive(Clone, Copy)]
+pub(super) struct Added {
+    /// Further outputs.
+    pub(super) outputs: usize,
+    /// Further expressions of GROUP BY.
+    pub(super) groups: usize,
+}
+
 /// Makes the text, and asks the parser whether it is what was meant.
-fn gathered(
+pub(super) fn gathered(
     select: &SelectStmt,
     text: &str,
     mut splices: Vec<(Range<usize>, String)>,
-    added: usize,
+    added: Added,
     merge: RowMerge,
-    take: Option<Count>,
-    skip: Option<Count>,
+    (take, skip): (Option<Count>, Option<Count>),
 ) -> Attempt<Gathered> {
     splices.sort_by_key(|(place, _)| place.start);
     let mut made = String::with_capacity(text.len() + 64);
@@ -351,7 +216,10 @@ fn gathered(
         let parsed = pg_query::parse(&made, 0).map_err(|error| format!("its text for the shards is none: {error}"))?;
         let node = parsed.protobuf.stmts.first().and_then(|raw| raw.stmt.as_ref()).and_then(|node| node.node.as_ref());
         let Some(NodeEnum::SelectStmt(again)) = node else { return no("its text for the shards is no query") };
-        let is_alike = again.target_list.len() == select.target_list.len() + added
+        let is_alike = again.target_list.len() == select.target_list.len() + added.outputs
+            && again.group_clause.len() == select.group_clause.len() + added.groups
+            && again.where_clause.is_some() == select.where_clause.is_some()
+            && again.having_clause.is_some() == select.having_clause.is_some()
             && again.sort_clause.len() == select.sort_clause.len()
             && again.from_clause.len() == select.from_clause.len()
             && again.limit_count.is_some() == select.limit_count.is_some()
@@ -365,7 +233,7 @@ fn gathered(
 }
 
 /// Whether an expression says itself that its text is compared byte by byte.
-fn is_c_collated(node: &NodeEnum) -> bool {
+pub(super) fn is_c_collated(node: &NodeEnum) -> bool {
     match node {
         NodeEnum::CollateClause(clause) => {
             matches!(clause.collname.last().and_then(nodes::string), Some("C" | "POSIX"))
@@ -374,8 +242,31 @@ fn is_c_collated(node: &NodeEnum) -> bool {
     }
 }
 
+/// Whether an expression says itself that its text is compared otherwise than the servers do, or byte by byte.
+pub(super) fn has_other_collation(expression: &NodeEnum) -> bool {
+    let mut left = vec![expression];
+    while let Some(node) = left.pop() {
+        if matches!(node, NodeEnum::CollateClause(_)) && !is_c_collated(node) {
+            return true;
+        }
+        left.extend(nodes::children(node).into_iter().flatten().filter_map(|child| child.node.as_ref()));
+    }
+    false
+}
+
 /// Which output a sort key is, by name or number; `None` where it is an expression of its own.
-fn output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<usize>> {
+pub(super) fn output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<usize>> {
+    let found = named_output(select, expression)?;
+    let target = found.and_then(|at| select.target_list.get(at)?.node.as_ref());
+    match target {
+        Some(NodeEnum::ResTarget(target)) if nodes::inner(&target.val).is_some_and(has_other_collation) => {
+            no("the sort order is that of another collation")
+        }
+        _ => Ok(found),
+    }
+}
+
+fn named_output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<usize>> {
     let first_star = select.target_list.iter().position(is_star).unwrap_or(select.target_list.len());
     if let NodeEnum::AConst(constant) = expression {
         let Some(a_const::Val::Ival(number)) = &constant.val else { return no("the sort order is a constant") };
@@ -418,7 +309,7 @@ fn output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<usize>> 
 }
 
 /// Whether PostgreSQL may make up this name for an output that has none.
-fn may_be_called(value: Option<&NodeEnum>, name: &str) -> bool {
+pub(super) fn may_be_called(value: Option<&NodeEnum>, name: &str) -> bool {
     match value {
         Some(NodeEnum::FuncCall(call)) => call.funcname.last().and_then(nodes::string) == Some(name),
         // These are called `?column?`, which is no word.
@@ -434,7 +325,7 @@ fn may_be_called(value: Option<&NodeEnum>, name: &str) -> bool {
     }
 }
 
-fn limit(node: &Option<Box<Node>>) -> Attempt<Option<Count>> {
+pub(super) fn limit(node: &Option<Box<Node>>) -> Attempt<Option<Count>> {
     Ok(Some(match nodes::inner(node) {
         None => return Ok(None),
         Some(NodeEnum::AConst(constant)) if constant.isnull => return no("LIMIT ALL is written"),
@@ -452,19 +343,19 @@ fn limit(node: &Option<Box<Node>>) -> Attempt<Option<Count>> {
 
 /// Where the clauses of a query stand that are spliced.
 #[derive(Debug, Default)]
-struct Clauses {
+pub(super) struct Clauses {
     /// The word FROM.
-    from: Option<usize>,
+    pub(super) from: Option<usize>,
     /// The expressions of ORDER BY.
-    sort: Vec<Range<usize>>,
+    pub(super) sort: Vec<Range<usize>>,
     /// The expression of LIMIT.
-    limit: Option<Range<usize>>,
+    pub(super) limit: Option<Range<usize>>,
     /// The expression of OFFSET.
-    offset: Option<Range<usize>>,
+    pub(super) offset: Option<Range<usize>>,
 }
 
 impl Clauses {
-    fn of(text: &str) -> Attempt<Self> {
+    pub(super) fn of(text: &str) -> Attempt<Self> {
         let mut clauses = Self::default();
         let tokens: Vec<(Token, Range<usize>)> = Tokens::new(text, 0).collect();
         let mut depth = 0_i32;

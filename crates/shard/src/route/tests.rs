@@ -180,14 +180,21 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
     check(&[
         ("SELECT count(*) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT avg(x) FROM a", "0,1,2 Rows 0+all"),
-        ("SELECT avg(DISTINCT x) FROM a", "engine..."),
-        ("SELECT avg(x) FILTER (WHERE k > 3) FROM a", "engine..."),
+        ("SELECT avg(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT avg(DISTINCT x + 1) FROM a", "engine..."),
+        ("SELECT avg(x) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT avg(x) FILTER (WHERE k > (SELECT 3)) FROM a", "engine..."),
         ("SELECT avg((SELECT max(y) FROM b WHERE b.k = a.k)) FROM a", "engine..."),
         ("SELECT stddev(x) FROM a", "engine..."),
-        ("SELECT count(DISTINCT x) FROM a", "engine..."),
+        ("SELECT count(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT count(DISTINCT x), 'x' AS what FROM a", "engine..."),
+        ("SELECT count(DISTINCT x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
         ("SELECT count(*) + 1 FROM a", "engine..."),
+        ("SELECT 'x' AS what, count(*) FROM a ORDER BY 2 LIMIT 1", "0,1,2 Rows 0+1"),
+        ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
         ("SELECT sum(x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
-        ("SELECT max(x) FROM a HAVING count(*) > 1", "engine..."),
+        ("SELECT max(x) FROM a HAVING count(*) > 1", "0,1,2 Rows 0+all"),
+        ("SELECT max(x) FROM a HAVING count(*) > $1", "engine..."),
         ("SELECT count(*) FROM a JOIN b ON a.x = b.y", "engine..."),
         ("SELECT count(*) FROM a WHERE k = 4", "1"),
         ("SELECT * FROM a ORDER BY x", "0,1,2 Rows 0+all"),
@@ -203,7 +210,12 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a LIMIT 1 + 1", "engine..."),
         ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
         ("SELECT * FROM a LIMIT 1 FOR UPDATE", "0A000..."),
-        ("SELECT DISTINCT x FROM a", "engine..."),
+        ("SELECT DISTINCT x FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT DISTINCT x FROM a ORDER BY x DESC LIMIT 2 OFFSET 1", "0,1,2 Rows 1+2"),
+        ("SELECT DISTINCT ON (x) x FROM a", "engine..."),
+        ("SELECT DISTINCT row_number() OVER () FROM a", "engine..."),
+        ("SELECT t FROM a ORDER BY t COLLATE \"de_DE\"", "engine..."),
+        ("SELECT t COLLATE \"de_DE\" AS u FROM a ORDER BY u", "engine..."),
         ("SELECT DISTINCT x, k FROM a", "0,1,2 Concat"),
         ("SELECT DISTINCT ON (k) x FROM a", "0,1,2 Concat"),
         ("SELECT x, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
@@ -213,13 +225,31 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT a.x, count(*) FROM a JOIN b USING (k) GROUP BY a.x", "0,1,2 Rows 0+all"),
         ("SELECT a.x, count(*) FROM a JOIN b ON a.x = b.y GROUP BY a.x", "engine..."),
         ("SELECT x, avg(k) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
-        ("SELECT x, count(DISTINCT k) FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(DISTINCT k) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
+        ("SELECT x, sum(DISTINCT k), min(DISTINCT t) FROM a GROUP BY x ORDER BY 2", "0,1,2 Rows 0+all"),
         ("SELECT x, count(*) + 1 FROM a GROUP BY x", "engine..."),
-        ("SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1", "engine..."),
-        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY count(*)", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1", "0,1,2 Rows 0+all"),
+        (
+            "SELECT x FROM a GROUP BY x HAVING NOT (x < 3 OR sum(k) BETWEEN -1 AND 2.5) AND max(t) IS NOT NULL",
+            "0,1,2 Rows 0+all",
+        ),
+        ("SELECT x FROM a GROUP BY x HAVING sum(k) + 1 > 2", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING t > 'a'", "engine..."),
+        ("SELECT x / 2 AS half, x FROM a GROUP BY x HAVING count(*) > 1", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY count(*)", "0,1,2 Rows 0+all"),
+        ("SELECT x FROM a GROUP BY x ORDER BY avg(k) FILTER (WHERE k > 1) DESC, x LIMIT 2", "0,1,2 Rows 0+2"),
+        ("SELECT count(*) FROM a GROUP BY t ORDER BY t COLLATE \"C\"", "0,1,2 Rows 0+all"),
+        ("SELECT count(*) FROM a GROUP BY t ORDER BY t COLLATE \"de_DE\"", "engine..."),
+        ("SELECT x, min(t COLLATE \"de_DE\") FROM a GROUP BY x", "engine..."),
         ("SELECT x, count(*) FROM a GROUP BY x LIMIT $1", "engine..."),
-        ("SELECT x AS y, count(*) FROM a GROUP BY y", "engine..."),
-        ("SELECT x, count(*) FROM a GROUP BY x + 1, x", "engine..."),
+        ("SELECT x AS y, count(*) FROM a GROUP BY y", "0,1,2 Rows 0+all"),
+        ("SELECT x % 2 AS half, count(*) FROM a GROUP BY half ORDER BY half", "0,1,2 Rows 0+all"),
+        ("SELECT lower(t), count(*) FROM a GROUP BY lower", "engine..."),
+        ("SELECT lower(t), count(*) FROM a GROUP BY LOWER ( t ) ORDER BY lower(t)", "0,1,2 Rows 0+all"),
+        ("SELECT count(*) FROM a GROUP BY lower(t)", "0,1,2 Rows 0+all"),
+        ("SELECT x, count(*) FROM a GROUP BY x + 1, x", "0,1,2 Rows 0+all"),
+        ("SELECT x, x * 2, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
+        ("SELECT x, k, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT DISTINCT x, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT x, count(*) OVER () FROM a GROUP BY x", "engine..."),
         ("SELECT x FROM a GROUP BY ROLLUP (x)", "engine..."),
@@ -280,6 +310,28 @@ fn shards_are_asked_for_what_is_put_together() {
         "SELECT h.x , h.t AS \"_ashlar_1\" FROM \"h_0\" AS \"h\" ORDER BY h.t"
     );
     assert_eq!(first("SELECT count(*), sum(x) FROM a"), "SELECT count(*), sum(x) FROM a");
+    assert_eq!(
+        first("SELECT x, count(DISTINCT t) FROM h GROUP BY x HAVING sum(k) > 9 AND count(DISTINCT t) < 5 LIMIT $1"),
+        "SELECT x, count(DISTINCT t) , \"t\" AS \"_ashlar_1\", sum(k) AS \"_ashlar_2\" FROM \"h_0\" AS \"h\" GROUP BY x, \"t\" \
+         HAVING true LIMIT nullif(CAST($1 AS bigint), CAST($1 AS bigint))"
+    );
+    assert_eq!(
+        first("SELECT sum(DISTINCT x) FILTER (WHERE k > 1) FROM a -- all"),
+        "SELECT sum(DISTINCT x) FILTER (WHERE k > 1) , \"x\" AS \"_ashlar_1\" FROM a GROUP BY \"x\" -- all"
+    );
+    // No two shards have the same key.
+    let keyed = "SELECT x, count(DISTINCT k), avg(DISTINCT k) FROM a GROUP BY x";
+    assert!(!first(keyed).contains("GROUP BY x,"), "{}", first(keyed));
+    let both = "SELECT x, count(DISTINCT k), count(DISTINCT t) FROM a GROUP BY x";
+    assert!(first(both).ends_with("GROUP BY x, \"k\", \"t\""), "{}", first(both));
+    // The first groups of all are among the first ones of each shard only where their order tells all of them apart.
+    let (few, all) = ("LIMIT 7", "LIMIT ALL");
+    for (order, limit) in [("x, t", few), ("t DESC, x, 3", few), ("x", all), ("3, x, t", all)] {
+        let sql = format!("SELECT x, t, count(*) FROM a GROUP BY x, t ORDER BY {order} LIMIT 5 OFFSET 2");
+        assert!(first(&sql).ends_with(&format!("{limit} OFFSET 0")), "{}", first(&sql));
+    }
+    let left_out = "SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1 ORDER BY x LIMIT 5";
+    assert!(first(left_out).ends_with("HAVING true ORDER BY x LIMIT ALL"), "{}", first(left_out));
 }
 
 #[test]
