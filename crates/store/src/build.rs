@@ -1,6 +1,6 @@
 //! Datums as an Arrow array, through the store's own columns.
 //!
-//! Called by scans for columns younger than a segment, and by the query crate for VALUES and for results.
+//! Called by scans for columns younger than a segment, and by the query crate for VALUES, for results and for rows of shards.
 
 use arrow::array::ArrayRef;
 use ashlar_base::{Datum, Result, SqlType, Value};
@@ -42,19 +42,45 @@ impl AsDatum for &Value {
 /// An array of the type's Arrow form. A value that is not of the type, or beyond its limits, is an error; nothing
 /// is converted.
 pub fn build_array(sql_type: SqlType, values: impl IntoIterator<Item = impl AsDatum>) -> Result<ArrayRef> {
-    let mut column = Column::new(sql_type, &Account::unbounded());
+    let mut builder = ArrayBuilder::new(sql_type);
     let values = values.into_iter();
-    column.reserve(Need { rows: values.size_hint().0, bytes: 0, items: 0 }, usize::MAX)?;
+    builder.column.reserve(Need { rows: values.size_hint().0, bytes: 0, items: 0 }, usize::MAX)?;
     for value in values {
-        let datum = value.as_datum();
-        if !datum.is_null() {
-            check_type(sql_type, &datum)?;
-        }
-        column.reserve(Need::of(&datum), usize::MAX)?;
-        column.push(&datum);
+        builder.push(&value.as_datum())?;
     }
-    column.seal();
-    Ok(column.share(column.len(), true))
+    Ok(builder.finish())
+}
+
+/// An array to which values are added as they come.
+pub struct ArrayBuilder {
+    sql_type: SqlType,
+    column: Column,
+}
+
+impl ArrayBuilder {
+    /// An empty one of the type's Arrow form.
+    pub fn new(sql_type: SqlType) -> Self {
+        Self { sql_type, column: Column::new(sql_type, &Account::unbounded()) }
+    }
+
+    /// Appends a value, or NULL.
+    ///
+    /// # Errors
+    /// As [`build_array`]; the array is what it was then.
+    pub fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
+        if !datum.is_null() {
+            check_type(self.sql_type, datum)?;
+        }
+        self.column.reserve(Need::of(datum), usize::MAX)?;
+        self.column.push(datum);
+        Ok(())
+    }
+
+    /// The array.
+    pub fn finish(mut self) -> ArrayRef {
+        self.column.seal();
+        self.column.share(self.column.len(), true)
+    }
 }
 
 /// A column of NULLs, or where there can be none, of values that nobody sees.

@@ -48,7 +48,7 @@ mod taken;
 mod testing;
 mod writeset;
 
-pub use build::{AsDatum, build_array};
+pub use build::{ArrayBuilder, AsDatum, build_array};
 pub use compactor::{CompactionReport, CompactorHandle};
 pub use directory::Partitions;
 pub use entry::Entry;

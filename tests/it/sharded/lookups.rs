@@ -217,6 +217,33 @@ fn keys_of_joins_find_what_a_transaction_or_a_snapshot_sees() {
 }
 
 #[test]
+fn what_is_asked_again_is_asked_of_the_tables_as_they_are() {
+    let (fleet, oracle) = filled(2);
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let sql = "SELECT s.k, l.n FROM small s JOIN large l ON l.id = s.id ORDER BY s.k";
+    let expected = rows(&mut alone, sql);
+    // Connections parse it once. The first of them plan it for these keys, further ones for any.
+    for _ in 0..12 {
+        assert_eq!(rows(&mut client, sql), expected);
+    }
+    for _ in 0..2 {
+        done(&mut fleet.shard(1), "ALTER TABLE large ALTER n TYPE bigint");
+        let error = refused(&mut client, sql);
+        assert!(error.contains("42804") && error.contains("s1"), "{error}");
+        done(&mut fleet.shard(1), "ALTER TABLE large ALTER n TYPE int");
+        assert_eq!(rows(&mut client, sql), expected);
+    }
+    // A table that has gone, and another one by its name.
+    done(&mut fleet.shard(0), "ALTER TABLE small RENAME TO others");
+    let error = refused(&mut client, sql);
+    assert!(error.contains("42P01"), "{error}");
+    done(&mut fleet.shard(0), "CREATE TABLE small AS SELECT * FROM others");
+    assert_eq!(rows(&mut client, sql), expected);
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn rows_are_written_as_values_of_theirs() {
     assert_eq!(values_of("(1,,\"\",\"a\"\"b\\\\\",c)"), "(1, NULL, '', 'a\"b\\', 'c')");
 }

@@ -27,6 +27,15 @@ pub fn decode(sql_type: SqlType, bytes: &[u8]) -> Result<Value> {
     }
 }
 
+/// The same without a copy of the bytes, for types whose form they are; `None` for others.
+pub fn borrow(sql_type: SqlType, bytes: &[u8]) -> Option<Result<Datum<'_>>> {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Text) => Some(utf8(bytes).map(Datum::Text)),
+        SqlType::Scalar(ScalarType::Bytea) => Some(Ok(Datum::Bytea(bytes))),
+        _ => None,
+    }
+}
+
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidBinaryRepresentation, message)
 }

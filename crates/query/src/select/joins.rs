@@ -9,7 +9,8 @@ use ashlar_base::{Error, Result};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, Value,
+    VisitorMut,
 };
 
 use super::Planner;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use ashlar_base::value::binary;
-use ashlar_base::{Error, ErrorCode, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, SqlType, Value};
 use ashlar_functions::error::external;
 use ashlar_shard::backend::RowReader;
-use ashlar_store::build_array;
+use ashlar_store::ArrayBuilder;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
@@ -25,7 +25,7 @@ pub(super) struct Building {
     server: Arc<str>,
     types: Arc<[SqlType]>,
     schema: SchemaRef,
-    columns: Vec<Vec<Value>>,
+    columns: Vec<ArrayBuilder>,
     rows: usize,
     bytes: usize,
     uncharged: usize,
@@ -37,7 +37,7 @@ impl Building {
             server: Arc::clone(server),
             types: Arc::clone(types),
             schema: Arc::clone(schema),
-            columns: vec![Vec::new(); types.len()],
+            columns: builders(types),
             rows: 0,
             bytes: 0,
             uncharged: 0,
@@ -54,7 +54,7 @@ impl Building {
         let taken = row.len() + self.types.len() * size_of::<Value>();
         self.uncharged += taken;
         if self.rows.is_multiple_of(ROWS_PER_CHARGE) || self.uncharged > BATCH_BYTES / 16 {
-            // As values, and as the arrays that they become.
+            // Arrays grow by half.
             memory.try_grow(2 * std::mem::take(&mut self.uncharged))?;
         }
         let mut reader = RowReader::new(row).map_err(|_| external(garbled(&self.server)))?;
@@ -63,10 +63,14 @@ impl Building {
         }
         for (column, sql_type) in self.columns.iter_mut().zip(self.types.iter()) {
             let value = reader.value().map_err(|_| external(garbled(&self.server)))?;
-            column.push(match value {
-                Some(bytes) => binary::decode(*sql_type, bytes).map_err(external)?,
-                None => Value::Null,
-            });
+            let pushed = match value.map(|bytes| (bytes, binary::borrow(*sql_type, bytes))) {
+                Some((_, Some(borrowed))) => borrowed.and_then(|datum| column.push(&datum)),
+                Some((bytes, None)) => {
+                    binary::decode(*sql_type, bytes).and_then(|value: Value| column.push(&value.as_datum()))
+                }
+                None => column.push(&Datum::Null),
+            };
+            pushed.map_err(external)?;
         }
         self.rows += 1;
         self.bytes += taken;
@@ -81,14 +85,15 @@ impl Building {
             return Ok(None);
         }
         memory.try_grow(2 * std::mem::take(&mut self.uncharged))?;
-        let arrays = self.columns.iter().zip(self.types.iter());
-        let arrays = arrays.map(|(values, sql_type)| build_array(*sql_type, values));
-        let arrays: ashlar_base::Result<Vec<_>> = arrays.collect();
+        let columns = std::mem::replace(&mut self.columns, builders(&self.types));
+        let arrays = columns.into_iter().map(ArrayBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays.map_err(external)?, &options)?;
-        self.columns.iter_mut().for_each(Vec::clear);
-        Ok(Some(batch))
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?))
     }
+}
+
+fn builders(types: &[SqlType]) -> Vec<ArrayBuilder> {
+    types.iter().map(|sql_type| ArrayBuilder::new(*sql_type)).collect()
 }
 
 /// 08P01

@@ -361,8 +361,18 @@ impl ShardReader {
         };
         let lent = lend(&self.scanned, &self.part.server, &self.asking);
         let mut lease = at_work.wait(lent).await.flatten().map_err(external)?;
-        lease.queue_scan_with(narrowed.as_deref().unwrap_or(&self.part.text), &values);
-        at_work.wait(lease.flush()).await.flatten().map_err(external)?;
+        let text = narrowed.as_deref().unwrap_or(&self.part.text);
+        // With constants in it a text may be of this query alone; what is out of date can be parsed anew outside of a transaction only.
+        if self.scanned.is_conditional || self.scanned.is_limited || self.asking.moment.is_some() {
+            lease.queue_scan_with(text, &values);
+            at_work.wait(lease.flush()).await.flatten().map_err(external)?;
+        } else {
+            let begun = at_work.wait(lease.begin_kept_scan(text, &values, &self.oids)).await;
+            if !begun.flatten().map_err(external)? {
+                lease.abandon();
+                return Ok(false);
+            }
+        }
         self.lease = Some(lease);
         Ok(true)
     }

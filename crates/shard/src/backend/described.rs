@@ -285,7 +285,7 @@ impl Backend {
 }
 
 /// Whether a prepared statement is not what it was.
-fn is_stale(error: &Error) -> bool {
+pub(super) fn is_stale(error: &Error) -> bool {
     STALE.contains(&error.sqlstate())
 }
 

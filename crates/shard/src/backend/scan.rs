@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client::{self, HEADER_BYTES};
-use ashlar_protocol::pg::{Target, ValueFormat};
+use ashlar_protocol::pg::{Target, TransactionStatus, ValueFormat};
 
-use super::described::other_types;
+use super::described::{is_stale, other_types};
 use super::{Backend, ReadType};
 
 /// Whether a RowDescription, whole, is of columns of these types.
@@ -45,19 +45,52 @@ impl Backend {
     /// The same with values for `$1`, `$2`, ... in text form, of types that the text says.
     pub fn queue_scan_with(&mut self, text: &str, values: &[String]) {
         client::parse(&mut self.outbox, "", text, &[]);
-        self.queue_scan_of_parsed(values);
+        self.queue_scan_of_parsed("", values);
+    }
+
+    /// Sends a query whose text comes again and again, so that it is parsed once, and waits for its first row: the next one of
+    /// [`Self::next_row`]. `false`: there is none, and all has been answered.
+    ///
+    /// # Errors
+    /// As [`Self::next_row`].
+    pub async fn begin_kept_scan<T: Copy + Into<ReadType>>(
+        &mut self,
+        text: &str,
+        values: &[String],
+        types: &[T],
+    ) -> Result<bool> {
+        match self.first_of_kept(text, values, types).await {
+            // It was parsed when its table was another one, and is forgotten by now. In a transaction that has ended all of it.
+            Err(error) if self.status == TransactionStatus::Idle && is_stale(&error) && !self.is_broken() => {
+                self.first_of_kept(text, values, types).await
+            }
+            found => found,
+        }
+    }
+
+    async fn first_of_kept<T: Copy + Into<ReadType>>(
+        &mut self,
+        text: &str,
+        values: &[String],
+        types: &[T],
+    ) -> Result<bool> {
+        let name = self.statements.queue(&mut self.outbox, text, &[], &self.settings.time_zone);
+        self.queue_scan_of_parsed(name.as_str(), values);
+        self.flush().await?;
+        let mut failure = None;
+        Ok(self.next_row(types, &mut failure).await?.is_some())
     }
 
     /// The same for [`Self::answer`], whose taker is told what the columns are.
     pub fn queue_taken_scan(&mut self, text: &str) {
         self.statements.queue_unnamed(&mut self.outbox, text, &[]);
-        self.queue_scan_of_parsed(&[]);
+        self.queue_scan_of_parsed("", &[]);
     }
 
-    /// All of the statement without a name.
-    fn queue_scan_of_parsed(&mut self, values: &[String]) {
+    /// All of a statement that is parsed.
+    fn queue_scan_of_parsed(&mut self, name: &str, values: &[String]) {
         let values = values.iter().map(|value| (ValueFormat::Text, Some(value.as_bytes())));
-        client::bind(&mut self.outbox, "", "", values, &[ValueFormat::Binary]);
+        client::bind(&mut self.outbox, "", name, values, &[ValueFormat::Binary]);
         client::describe(&mut self.outbox, Target::Portal, "");
         client::execute(&mut self.outbox, "", 0);
         client::sync(&mut self.outbox);
@@ -94,8 +127,8 @@ impl Backend {
                                 failure.get_or_insert_with(|| other_columns(&self.server.name, told));
                             }
                         }
-                        // It was parsed without a name.
-                        b'1' => continue,
+                        // It was parsed without a name, of which nothing is noted.
+                        b'1' if !self.statements.is_parsing() => continue,
                         _ => {}
                     }
                     if self.note(tag, failure.as_ref())? {

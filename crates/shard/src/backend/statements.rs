@@ -216,6 +216,11 @@ impl Statements {
         StatementName::default()
     }
 
+    /// Whether a statement is being parsed of which is noted that it is.
+    pub(super) fn is_parsing(&self) -> bool {
+        self.is_new
+    }
+
     /// ParseComplete.
     pub(super) fn parsed(&mut self) -> Result<(), BadMessage> {
         if !self.is_new {

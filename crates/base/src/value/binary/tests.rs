@@ -204,3 +204,27 @@ fn whatever_its_bits_a_nan_is_the_one_nan() {
     };
     assert_eq!(value.to_bits(), f32::NAN.to_bits());
 }
+
+#[test]
+fn what_is_borrowed_is_what_is_read() {
+    let cases: [(ScalarType, &[u8]); 4] = [
+        (ScalarType::Text, "aé".as_bytes()),
+        (ScalarType::Text, b""),
+        (ScalarType::Bytea, b"\x00\xff"),
+        (ScalarType::Bytea, b""),
+    ];
+    for (scalar, bytes) in cases {
+        let value = decode(scalar.into(), bytes).unwrap();
+        assert_eq!(borrow(scalar.into(), bytes).unwrap().unwrap(), value.as_datum(), "{scalar} {bytes:?}");
+    }
+    for bytes in [&b"a\xff"[..], b"a\0"] {
+        let (borrowed, read) =
+            (borrow(ScalarType::Text.into(), bytes).unwrap(), decode(ScalarType::Text.into(), bytes));
+        assert_eq!(borrowed.unwrap_err().code(), read.unwrap_err().code());
+    }
+    // Their bytes are read otherwise, or are not all of it.
+    for scalar in [ScalarType::Int4, ScalarType::Varchar { length: Some(1) }, ScalarType::Json, ScalarType::Uuid] {
+        assert!(borrow(scalar.into(), b"abcd").is_none(), "{scalar}");
+    }
+    assert!(borrow(SqlType::Array(ScalarType::Text), b"abcd").is_none());
+}
