@@ -45,7 +45,7 @@ pub(crate) struct Run {
 
 /// Groups that are ready, or a file of which they are made.
 pub(crate) enum Work {
-    Table(Partition),
+    Table(Box<Partition>),
     File { file: Arc<dyn SpillFile>, secret: Secret, level: usize },
 }
 
@@ -123,7 +123,7 @@ impl Run {
         // Of no groups some accumulators have nothing to say.
         let small = self.small.get_mut().take().filter(|small| small.len() > 0);
         let Some(large) = self.large.take() else {
-            return Ok((self.spec, self.files, small.map(Work::Table).into_iter().collect()));
+            return Ok((self.spec, self.files, small.map(|small| Work::Table(Box::new(small))).into_iter().collect()));
         };
         if let Some(mut small) = small {
             let rows = small.take_rows()?;
@@ -148,7 +148,7 @@ fn settled(tables: Partitions, spec: &Spec, files: &Files, level: usize) -> Resu
             files.levels.set_max(level + 1);
             work.push(Work::File { file, secret: secret.next(), level: level + 1 });
         } else if table.len() > 0 {
-            in_memory.push(Work::Table(table));
+            in_memory.push(Work::Table(Box::new(table)));
         }
     }
     work.extend(in_memory);
@@ -286,7 +286,7 @@ impl Left {
     /// Makes tables of a file.
     async fn read(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
         if is_little(&file) {
-            return Ok(vec![Work::Table(self.read_little(file, secret).await?)]);
+            return Ok(vec![Work::Table(Box::new(self.read_little(file, secret).await?))]);
         }
         if level > LEVELS_MAX {
             return exec_err!("the groups of an aggregation cannot be divided any further");

@@ -169,7 +169,7 @@ pub(super) fn settle_recursive(query: &mut Query) -> Result<()> {
                 let name = folded(&cte.alias.name);
                 if Reads::of(&cte.query, &name).count == 0 {
                     if matches!(cte.query.body.as_ref(), SetExpr::SetOperation { .. }) {
-                        cte.query = Box::new(bare(&SetExpr::Query(cte.query.clone())));
+                        *cte.query = bare(&SetExpr::Query(cte.query.clone()));
                     }
                     continue;
                 }
@@ -264,7 +264,7 @@ fn type_each(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
         cast_outputs(left, &types, true);
         // The other part reads the rows of the first as those of a query that is not recursive.
         if let Some(cte) = beside.last_mut() {
-            cte.query = Box::new(bare(&SetExpr::Query(Box::new(bare(left)))));
+            *cte.query = bare(&SetExpr::Query(Box::new(bare(left))));
             let name = folded(&cte.alias.name);
             let then = Query { with: Some(seeing(beside)), ..bare(right) };
             if let Ok(then) = SelectPlan::new(planner, Statement::Query(Box::new(then)), &[]) {

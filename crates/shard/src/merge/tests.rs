@@ -1,5 +1,7 @@
 //! Merges against sorting and adding everything at once.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::decimal::Decimal;
@@ -53,6 +55,9 @@ fn run(merger: &mut Merger, sources: &[Vec<Vec<u8>>]) -> Vec<Vec<Option<String>>
 fn key(column: Place, is_descending: bool, nulls_first: bool) -> SortKey {
     SortKey { column, is_descending, nulls_first, is_c_collated: false }
 }
+
+/// Of each group and value: the number of rows, and whether one of them is let through.
+type Counted = BTreeMap<(i64, Option<i64>), (i64, bool)>;
 
 proptest! {
     #[test]
@@ -169,12 +174,12 @@ proptest! {
         mut rows in prop::collection::vec((-1_i64..2, prop::option::of(-2_i64..3), prop::bool::ANY, 0_usize..3), 0..50),
         is_divided: bool, least in 0_i64..4,
     ) {
-        use std::collections::{BTreeMap, BTreeSet};
+        use std::collections::BTreeSet;
         if !is_divided {
             rows.iter_mut().for_each(|row| row.0 = 0);
         }
         // Of each group and value: the number of rows, and whether one of them is let through by FILTER.
-        let mut parts = vec![BTreeMap::<(i64, Option<i64>), (i64, bool)>::new(); 3];
+        let mut parts = vec![Counted::new(); 3];
         for (group, value, is_through, source) in &rows {
             let part = parts[*source].entry((*group, *value)).or_default();
             *part = (part.0 + 1, part.1 || *is_through);
@@ -186,7 +191,7 @@ proptest! {
             let all = [Some(group.to_string()), Some(counted), value.clone(), Some(count.to_string()), value];
             body(&all.each_ref().map(Option::as_deref))
         };
-        let of = |(source, part): (usize, &BTreeMap<(i64, Option<i64>), (i64, bool)>)| -> Vec<Vec<u8>> {
+        let of = |(source, part): (usize, &Counted)| -> Vec<Vec<u8>> {
             part.iter().map(|group| row(source, group)).collect()
         };
         let sources: Vec<Vec<Vec<u8>>> = parts.iter().enumerate().map(of).collect();
