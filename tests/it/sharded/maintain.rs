@@ -109,7 +109,7 @@ fn a_unique_constraint_goes_from_every_shard_whatever_it_is_called_there() {
     for _ in 0..2 {
         done(&mut client, &insert("u", "n, k"));
     }
-    let unique = "SELECT conrelid::regclass::text FROM pg_constraint WHERE contype = 'u' ORDER BY 1";
+    let unique = "SELECT conrelid::regclass::text FROM pg_constraint WHERE contype = 'u' AND connamespace = 'public'::regnamespace ORDER BY 1";
     for (sql, left) in [
         ("ALTER TABLE t DROP CONSTRAINT twice, ADD CHECK (n > 0)", "uu"),
         ("ALTER TABLE t DROP CONSTRAINT IF EXISTS twice", "uu"),
@@ -122,10 +122,11 @@ fn a_unique_constraint_goes_from_every_shard_whatever_it_is_called_there() {
         }
     }
     // Nobody takes rows for unique by it any more.
-    for table in ["t", "u"] {
-        assert!(refused(&mut client, &insert(table, "n, k")).starts_with("42P10"), "{table}");
+    assert!(refused(&mut client, &insert("t", "n, k")).starts_with("42P10"));
+    // Of the other one the same columns are left, in whatever order they are named.
+    for columns in ["n, k", "k, n"] {
+        done(&mut client, &insert("u", columns));
     }
-    done(&mut client, &insert("u", "k, n"));
     for (table, name) in [("t", "t_pkey"), ("u", "u_k_n_key")] {
         assert!(refused(&mut client, &format!("ALTER TABLE {table} DROP CONSTRAINT {name}")).starts_with("0A000"));
     }

@@ -97,7 +97,11 @@ pub(super) fn distinct(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         return no("its rows are told apart by the columns of a star");
     }
     let mut gathered = sorted(select, text)?;
-    gathered.merge.aggregates = vec![Aggregate::Group; select.target_list.len() + gathered.merge.hidden];
+    if gathered.merge.hidden > 0 {
+        // Of rows that are alike it may be another one for each; a shard with one more column would not say that.
+        return no("rows that are alike are sorted by what they do not show");
+    }
+    gathered.merge.aggregates = vec![Aggregate::Group; select.target_list.len()];
     Ok(gathered)
 }
 
@@ -278,6 +282,9 @@ fn named_output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<us
     }
     let Some(fields) = nodes::column_name(expression) else { return Ok(None) };
     let [name] = fields[..] else { return Ok(None) };
+    if first_star < select.target_list.len() && select.from_clause.iter().any(merges_columns) {
+        return no("the sort order may name a column of a star that is another one in FROM");
+    }
     let mut found = None;
     for (at, target) in select.target_list.iter().enumerate() {
         if is_star(target) {
@@ -306,6 +313,13 @@ fn named_output(select: &SelectStmt, expression: &NodeEnum) -> Attempt<Option<us
         Some(_) => no("the sort order names an output behind a star"),
         None => Ok(None),
     }
+}
+
+/// Whether a join has columns that are one of both sides (USING, NATURAL).
+fn merges_columns(node: &Node) -> bool {
+    let Some(NodeEnum::JoinExpr(join)) = &node.node else { return false };
+    let sides = [&join.larg, &join.rarg];
+    join.is_natural || !join.using_clause.is_empty() || sides.into_iter().flatten().any(|side| merges_columns(side))
 }
 
 /// Whether PostgreSQL may make up this name for an output that has none.
