@@ -21,16 +21,19 @@ const SOON: Duration = Duration::from_secs(30);
 struct Party {
     connection: Connection,
     pid: i32,
+    /// What it is on, and what it has asked last: for whoever reads of a failure.
+    asked: (SocketAddr, String),
 }
 
 impl Party {
     fn new(address: SocketAddr) -> Party {
         let connection = Connection::connect(address).unwrap();
         let pid = i32::from_be_bytes(connection.key[..4].try_into().unwrap());
-        Party { connection, pid }
+        Party { connection, pid, asked: (address, String::new()) }
     }
 
     fn start(&mut self, sql: &str) {
+        sql.clone_into(&mut self.asked.1);
         self.connection.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
     }
 
@@ -38,7 +41,7 @@ impl Party {
     fn answer(&mut self) -> String {
         let mut line = Vec::new();
         loop {
-            let message = self.connection.read().unwrap();
+            let message = self.connection.read().unwrap_or_else(|error| panic!("{:?}: {error}", self.asked));
             match message.kind {
                 b'D' => {
                     let row = message.row().into_iter().map(|value| value.unwrap_or_else(|| "NULL".to_owned()));
