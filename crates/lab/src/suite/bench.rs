@@ -187,6 +187,7 @@ pub(super) const SUITE: Suite = Suite {
             long: false,
             steps: &[
                 Step { name: "most", words: "kv-get --keys {keys} --threads 8 --target ashlar" },
+                Step { name: "noop", words: "kv-get --keys {keys} --threads 8 --rate {half:most} --target noop" },
                 Step { name: "quiet", words: "kv-get --keys {keys} --threads 8 --rate {half:most} --target ashlar" },
                 Step {
                     name: "busy",
@@ -196,8 +197,8 @@ pub(super) const SUITE: Suite = Suite {
             rows: &[Row {
                 what: "GET at half the largest rate while queries over {beside} rows, of about 5 s each, run on the same core",
                 wanted: "p99.9 under 2 ms",
-                of: &["quiet", "busy"],
-                shown: Shown::Tails { names: ["quiet", "busy"] },
+                of: &["noop", "quiet", "busy"],
+                shown: Shown::Tails { names: &["no-op server, quiet", "quiet", "busy"] },
             }],
         },
         Group {
@@ -322,7 +323,7 @@ pub(super) const SUITE: Suite = Suite {
         Group {
             name: "copy",
             long: false,
-            steps: &[Step { name: "copy", words: "copy-in --rows {rows} --target ashlar,postgres" }],
+            steps: &[Step { name: "copy", words: "copy-in --rows {rows} --target ashlar,postgres,noop" }],
             rows: &[Row {
                 what: "COPY in, {rows} rows of 4 columns with a primary key, unlogged, rows",
                 wanted: "2 x PostgreSQL",

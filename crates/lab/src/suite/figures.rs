@@ -326,7 +326,7 @@ fn one_and_next(
 /// What a percentile is in a record.
 const TAILS: [(&str, Measure); 3] = [("p50", Measure::P50), ("p99", Measure::P99), ("p99.9", Measure::P999)];
 
-fn tails(steps: &Steps, of: &[&str], names: [&str; 2]) -> Shape {
+fn tails(steps: &Steps, of: &[&str], names: &[&str]) -> Shape {
     let mut shape = Shape { figures: Vec::new(), standing: "not measured".to_owned() };
     for (step, name) in of.iter().zip(names) {
         let tail = |measure: Measure| first_of(steps, step, move |_, one| measure.of(one));

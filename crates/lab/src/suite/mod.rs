@@ -86,8 +86,8 @@ pub(crate) enum Shown {
     Steps { names: [&'static str; 2] },
     /// Mean latency of the first target in one step and in the next; how much longer it takes in the next.
     StepTimes { names: [&'static str; 2] },
-    /// Latencies of the first target in one step and in the next.
-    Tails { names: [&'static str; 2] },
+    /// Latencies of the first target in each step; the last is the one that is judged.
+    Tails { names: &'static [&'static str] },
     /// Bytes of an entry after this step of the workload.
     Entries { after: &'static str },
     /// How these changed from one step of the workload to another.
