@@ -171,3 +171,25 @@ fn bytes_of_tables_are_the_same_wherever_they_are_told() {
     drop((sql, keys));
     server.stop();
 }
+
+/// TRUNCATE by itself does not leave rows for somebody to take away later: no snapshot asks for them.
+#[test]
+fn a_table_that_is_truncated_has_no_rows_left_to_forget() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    sql.query("CREATE TABLE emptied (id integer PRIMARY KEY, s text)").unwrap();
+    let mut bytes = || {
+        let bytes = sql.value("SELECT bytes FROM ashlar.tables WHERE name = 'emptied'").unwrap();
+        bytes.parse::<u64>().unwrap()
+    };
+    let empty = bytes();
+    let mut filling = server.connect();
+    filling.query("INSERT INTO emptied SELECT i, repeat('x', 100) FROM generate_series(1, 300000) AS g(i)").unwrap();
+    let filled = bytes();
+    assert!(filled > empty + 300_000 * 100);
+    filling.query("TRUNCATE emptied").unwrap();
+    let left = bytes();
+    assert!(left < empty + (filled - empty) / 100, "{left} bytes of {filled}, and {empty} before there was a row");
+    drop((sql, filling));
+    server.stop();
+}

@@ -430,15 +430,18 @@ fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &Truncate
             regions.push(Arc::clone(state.grid(&relation_name(Some(relation))?)?));
         }
     }
-    let snapshot = transaction.snapshot(engine.store());
     for region in regions {
-        // On its own and of one table, all rows go at once; in a block they are deletes that can be rolled back.
+        // On its own and of one table, all rows go at once, and nobody's snapshot asks for them, this statement's neither; in a block they
+        // are deletes that can be rolled back.
         let is_alone = !in_block && statement.relations.len() == 1;
         match is_alone.then(|| region.truncate()) {
             // Somebody has locked a row: COMMIT waits for that.
             Some(Err(error)) if error.code() != ErrorCode::LockNotAvailable => return Err(error),
             Some(Ok(_)) => {}
-            Some(Err(_)) | None => transaction.writes.truncate(&region, &snapshot)?,
+            Some(Err(_)) | None => {
+                let snapshot = transaction.snapshot(engine.store());
+                transaction.writes.truncate(&region, &snapshot)?;
+            }
         }
         if statement.restart_seqs {
             transaction.restart_numbers(&region);

@@ -323,7 +323,7 @@ pub(super) const SUITE: Suite = Suite {
         Group {
             name: "copy",
             long: false,
-            steps: &[Step { name: "copy", words: "copy-in --rows {rows} --target ashlar,postgres,noop" }],
+            steps: &[Step { name: "copy", words: "copy-in --rows {rows} --target ashlar,postgres" }],
             rows: &[Row {
                 what: "COPY in, {rows} rows of 4 columns with a primary key, unlogged, rows",
                 wanted: "2 x PostgreSQL",

@@ -64,7 +64,8 @@ pub(crate) struct Row {
 /// How a row is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// Operations a second, or rows of a number that the workload has by this name; how much more the first target has than others.
+    /// Operations a second, or rows of a number that the workload has by this name by the mean time of a statement that is about all of them;
+    /// how much more the first target has than others.
     Rates { per: Option<&'static str> },
     /// Likewise; how much of what the first target has others have.
     RatesOfFirst,

@@ -12,7 +12,7 @@ use crate::memory::{Charge, Wish};
 const ROWS_MAX: usize = if cfg!(test) { 4 << 10 } else { 64 << 10 };
 const ROWS_MIN: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 /// Groups for each row that waits. What is kept for such a row is 20 bytes with its key, so it is little beside the groups.
-const GROUPS: usize = 12;
+const GROUPS: usize = 4;
 /// Bytes that are too many for a cache.
 const BYTES: usize = 1 << 20;
 
