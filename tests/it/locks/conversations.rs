@@ -476,6 +476,23 @@ pub(super) const ALL: &[(&str, &str)] = &[
         1: SELECT id, v FROM lk ORDER BY id",
     ),
     (
+        "a row that moves to a key waits for whoever deletes the row that has it",
+        "
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 1
+        2& UPDATE lk SET id = 1 WHERE id = 2 RETURNING id, v
+        1: ROLLBACK
+        2.
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 1
+        2: BEGIN
+        2& UPDATE lk SET id = 1 WHERE id = 2 RETURNING id, v
+        1: COMMIT
+        2.
+        2: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id",
+    ),
+    (
         "a table that is emptied waits for whoever has its rows",
         "
         1: BEGIN
