@@ -397,6 +397,49 @@ fn clients_of_the_other_door_wait_for_rows_and_go_on() {
     server.stop();
 }
 
+/// MSET that has one key and waits for another lets go where the holder of that one waits for it, and is done after that.
+#[test]
+fn a_command_in_a_deadlock_lets_go_and_goes_on() {
+    // Waits in which it wants to find a key free, before it takes it.
+    const PASSES: usize = 3;
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut own = server.connect();
+    own.query("INSERT INTO kv VALUES ('a', '0'), ('b', '0')").unwrap();
+    let lock = |key: &str| format!("SELECT 1 FROM kv WHERE key = '{key}' FOR UPDATE");
+    let held = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IS NULL";
+    let (mut holder, mut next) = (Party::new(server.pg()), Party::new(server.pg()));
+    holder.run("BEGIN");
+    assert_eq!(holder.run(&lock("a")), "1 / SELECT 1");
+    let mut keys = Client::connect(server.resp()).unwrap();
+    let mut bytes = Vec::new();
+    ashlar_tests::resp::encode(&["MSET", "a", "1", "b", "1"], &mut bytes);
+    keys.send_raw(&bytes).unwrap();
+    // Each time another transaction has the key when MSET comes for it again.
+    for _ in 0..PASSES {
+        assert!(wait_for(SOON, || own.value(held).unwrap() == "1"), "MSET does not wait");
+        next.run("BEGIN");
+        next.start(&lock("a"));
+        assert!(wait_for(SOON, || waits(&mut own, next.pid)));
+        assert_eq!(holder.run("COMMIT"), "COMMIT");
+        assert_eq!(next.answer(), "1 / SELECT 1");
+        std::mem::swap(&mut holder, &mut next);
+    }
+    assert!(wait_for(SOON, || own.value(held).unwrap() == "1"), "MSET does not wait for its lock");
+    next.run("BEGIN");
+    assert_eq!(next.run(&lock("b")), "1 / SELECT 1");
+    next.start(&lock("a"));
+    assert!(wait_for(SOON, || waits(&mut own, next.pid)));
+    assert_eq!(holder.run("COMMIT"), "COMMIT");
+    assert_eq!(next.answer(), "1 / SELECT 1");
+    assert!(lock_counters(&server).1 >= 1.0, "MSET was in no deadlock");
+    assert_eq!(next.run("COMMIT"), "COMMIT");
+    assert_eq!(keys.read_reply().unwrap(), Reply::Simple("OK".to_owned()));
+    assert_eq!(keys.command(&["MGET", "a", "b"]).unwrap(), Reply::Array(vec![Reply::bulk("1"), Reply::bulk("1")]));
+    assert_eq!(own.value("SELECT count(*) FROM pg_locks").unwrap(), "0");
+    drop((keys, holder, next, own));
+    server.stop();
+}
+
 #[test]
 fn a_command_that_waits_for_too_long_says_so() {
     let config = "[server]\nresp_lock_timeout_ms = 150\n".to_owned();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
+use crate::life::Expiry;
 use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
@@ -84,7 +85,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
         locked.iter().for_each(Locked::set_shape);
-        locked.into_iter().try_for_each(|locked| locked.apply(stamp)).map(|()| timestamp)
+        locked.into_iter().try_for_each(|locked| locked.apply(stamp, is_blind)).map(|()| timestamp)
     });
     match done {
         Ok(applied) => {
@@ -338,7 +339,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    fn apply(mut self, stamp: Stamp) -> Result<()> {
+    fn apply(mut self, stamp: Stamp, is_blind: bool) -> Result<()> {
         let staged = self.staged;
         let attention = staged.region().attention();
         if staged.truncates() && attention.is_wanted() {
@@ -363,7 +364,7 @@ impl<'a> Locked<'a> {
                 stored.adopt(*loaded, stamp, || self.prepared.pop_front())?;
             }
             stored.collect_entries(range.len());
-            let written = self.write(range, stored, is_watched, stamp);
+            let written = self.write(range, stored, (is_watched, is_blind), stamp);
             stored.enter_collected();
             written?;
             stored.unreserve();
@@ -372,7 +373,13 @@ impl<'a> Locked<'a> {
     }
 
     /// Writes the rows of a partition that were written one by one.
-    fn write(&mut self, range: Range<usize>, stored: &mut Partition, is_watched: bool, stamp: Stamp) -> Result<()> {
+    fn write(
+        &mut self,
+        range: Range<usize>,
+        stored: &mut Partition,
+        (is_watched, is_blind): (bool, bool),
+        stamp: Stamp,
+    ) -> Result<()> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
@@ -393,7 +400,12 @@ impl<'a> Locked<'a> {
                 }
                 Mutation::Upsert { row: &values }
             };
-            let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
+            let expiry = match staged.expiry(row) {
+                // The row that was there when the commit looked may have come to be over since.
+                Expiry::Keep if located.row.is_none() && !is_blind => staged.kept(row),
+                said => said,
+            };
+            let mutation = Mutation::Living { write: &mutation, expiry };
             stored.apply(&mutation, located, stamp)?;
             if is_watched {
                 staged.region().attention().touch(located.hash);

@@ -1,5 +1,9 @@
 //! What sessions say to each other about rows: each conversation is had with a real PostgreSQL and with Ashlar, and must be
 //! the same. `1: statement` is run by session 1, `1& statement` begins and has to wait, `1.` brings its answer.
+//!
+//! Who of several that wait for one row has it first once it has changed is open in PostgreSQL: it lets the place in its queue
+//! go before it looks for the row's new version, and locks that even where the condition no longer holds. So no answer may be
+//! waited for while another one of them is in a block that is still open.
 
 /// Before each conversation.
 pub(super) const SETUP: &str = "
@@ -378,8 +382,8 @@ pub(super) const ALL: &[(&str, &str)] = &[
         2& UPDATE lk SET v = v * 1.5 WHERE id = 3 AND v > 1
         1: COMMIT
         2.
-        3.
         2: COMMIT
+        3.
         1: BEGIN
         1: SELECT v + 1, upper(t) FROM lk WHERE id = 4 FOR UPDATE
         2: SELECT v * 2, t FROM lk WHERE id = 4 AND v > 0 FOR KEY SHARE SKIP LOCKED
@@ -469,6 +473,23 @@ pub(super) const ALL: &[(&str, &str)] = &[
         2: INSERT INTO lk VALUES (3, 7)
         2: INSERT INTO lk VALUES (9, 9), (3, 7)
         1: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id",
+    ),
+    (
+        "a row that moves to a key waits for whoever deletes the row that has it",
+        "
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 1
+        2& UPDATE lk SET id = 1 WHERE id = 2 RETURNING id, v
+        1: ROLLBACK
+        2.
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 1
+        2: BEGIN
+        2& UPDATE lk SET id = 1 WHERE id = 2 RETURNING id, v
+        1: COMMIT
+        2.
+        2: COMMIT
         1: SELECT id, v FROM lk ORDER BY id",
     ),
     (

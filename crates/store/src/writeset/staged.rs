@@ -362,6 +362,13 @@ impl Staged {
         }
     }
 
+    /// What a pending row says that keeps the life of its key's row, once there is none: where that was the row's own, the
+    /// new one ends with it, as its time came before the commit was through. What the table gives it gets anew.
+    pub(crate) fn kept(&self, row: u32) -> Expiry {
+        let deadline = self.rows.deadline(row);
+        if deadline.is_own() { deadline.expiry() } else { Expiry::Keep }
+    }
+
     /// Whether rows were given a life of their own.
     pub(crate) fn says_life(&self) -> bool {
         self.says_life

@@ -107,10 +107,15 @@ impl<'p> Update<'p> {
     /// # Errors
     /// 23505, and as [`Self::take`].
     pub(super) fn finish(self, run: &mut Run<'_>) -> Result<Outcome> {
-        let (plan, writes) = (self.plan, &mut run.transaction.writes);
+        let plan = self.plan;
         for (new, expiry) in self.moved {
             let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-            writes.insert_living(&plan.region, plan.schema.version, &self.snapshot, &datums, expiry)?;
+            let (writes, version) = (&mut run.transaction.writes, plan.schema.version);
+            if let Err(error) = writes.insert_living(&plan.region, version, &self.snapshot, &datums, expiry) {
+                // As an INSERT, it waits for whoever may be deleting the row of that key.
+                let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
+                return Err(run.transaction.taken(&plan.region, &key, error, &self.snapshot));
+            }
         }
         run.transaction.check_values(&plan.region)?;
         Ok(self.outcome)

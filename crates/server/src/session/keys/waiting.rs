@@ -41,7 +41,13 @@ impl KeySession {
         patience.asked.extend(wanted.iter().cloned());
         let waits = async {
             if wanted.is_empty() {
-                return self.running.way.wait().await;
+                return match self.running.way.wait().await {
+                    Err(error) if error.code() == ErrorCode::DeadlockDetected => {
+                        self.running.way.clear();
+                        Ok(())
+                    }
+                    done => done,
+                };
             }
             loop {
                 match self.take(&wanted).await {
