@@ -100,6 +100,11 @@ impl Transactions {
         Arc::clone(&self.in_doubt.lock())
     }
 
+    /// When the process began, in microseconds since 1970.
+    pub(crate) fn began(&self) -> i64 {
+        self.began
+    }
+
     /// Something may be prepared that nobody finishes.
     fn suspect(&self) {
         self.is_suspect.store(true, Ordering::Relaxed);
