@@ -290,7 +290,8 @@ async fn prepare(
                 failure.get_or_insert(Error::new(ErrorCode::FailedTransaction, message));
             }
             Err(error) => {
-                other.is_made = other.lease.is_broken();
+                // Where it has said nothing, or not all of it could be read.
+                other.is_made = other.lease.is_broken() || other.lease.is_busy();
                 failure.get_or_insert(error);
             }
         }
