@@ -100,6 +100,11 @@ impl Transactions {
         Arc::clone(&self.in_doubt.lock())
     }
 
+    /// When the process began, in microseconds since 1970.
+    pub(crate) fn began(&self) -> i64 {
+        self.began
+    }
+
     /// Something may be prepared that nobody finishes.
     fn suspect(&self) {
         self.is_suspect.store(true, Ordering::Relaxed);
@@ -285,7 +290,8 @@ async fn prepare(
                 failure.get_or_insert(Error::new(ErrorCode::FailedTransaction, message));
             }
             Err(error) => {
-                other.is_made = other.lease.is_broken();
+                // Where it has said nothing, or not all of it could be read.
+                other.is_made = other.lease.is_broken() || other.lease.is_busy();
                 failure.get_or_insert(error);
             }
         }

@@ -26,7 +26,12 @@ impl Bank {
 
     /// On these.
     pub(super) fn over(shards: Vec<Postgres>) -> Bank {
-        let member = Member::join(&shards);
+        Bank::with(shards, "")
+    }
+
+    /// The same with more lines in the section `[shard]`.
+    pub(super) fn with(shards: Vec<Postgres>, lines: &str) -> Bank {
+        let member = Member::with(&shards, lines);
         let mut client = member.ashlar.connect();
         done(&mut client, &format!("CREATE TABLE bank (k bigint PRIMARY KEY, v bigint) {}", member.by("k")));
         let keys = key_of_each(&mut client, &shards, "bank");

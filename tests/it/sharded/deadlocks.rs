@@ -1,9 +1,14 @@
-//! Transactions on several shards that wait for each other: no shard sees it, and one of them ends so that the others go on.
+//! Transactions on several shards that wait for each other: no shard sees it, and one of them ends so that the others go on, whichever
+//! Ashlars they are of.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::members::direct;
+use super::relay::{Relay, Wire};
 use super::*;
 
 /// A statement beside this thread, with the connection that it runs on.
@@ -103,4 +108,129 @@ fn who_waits_long_for_somebody_who_does_not_wait_goes_on() {
     done(&mut patient, "COMMIT");
     assert_eq!(patient.value("SELECT count(*) FROM t WHERE v = 'mine'").unwrap(), "2");
     fleet.ashlar.check_log();
+}
+
+const COLUMNS: &str = "k bigint PRIMARY KEY, v text";
+
+/// Connections by which Ashlars tell a shard who waits.
+const TELLING: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ashlar-waits-%'";
+
+/// One of several Ashlars in front of the same shards, each of which finds them by addresses of its own.
+struct Neighbour {
+    ashlar: Ashlar,
+    _relays: Vec<Relay>,
+    _data: TempDir,
+}
+
+impl Neighbour {
+    /// With the table `t`. The first one makes it, others attach it.
+    fn join(shards: &[Postgres], is_first: bool) -> Neighbour {
+        let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
+        let dir = data.path().join("d");
+        let ashlar = start(&format!("[server]\ncores = 1\n[shard]\ndata_dir = \"{}\"\n", dir.display()));
+        let wire = Arc::new(Wire::default());
+        let relays: Vec<Relay> = shards.iter().map(|shard| Relay::start(&wire, shard.address())).collect();
+        let mut client = ashlar.connect();
+        declare(&mut client, relays.iter().map(Relay::address));
+        let (servers, attach) = (server_names(shards.len()), if is_first { "" } else { ", attach = true" });
+        let options = format!("servers = '{servers}', algorithm = 'hash_mod'{attach}");
+        done(&mut client, &format!("CREATE TABLE t ({COLUMNS}) PARTITION BY HASH (k) USING sharded WITH ({options})"));
+        Neighbour { ashlar, _relays: relays, _data: data }
+    }
+
+    /// So many of them over as many shards, and a key of each shard, whose row is there.
+    fn join_all(shards: &[Postgres]) -> (Vec<Neighbour>, Vec<i64>) {
+        let neighbours: Vec<Neighbour> = (0..shards.len()).map(|at| Neighbour::join(shards, at == 0)).collect();
+        let mut client = neighbours[0].ashlar.connect();
+        let keys = key_of_each(&mut client, shards, "t");
+        for key in &keys {
+            done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'before')"));
+        }
+        (neighbours, keys)
+    }
+
+    /// A client of it whose transaction has a row.
+    fn begin(&self, key: i64, value: &str) -> pg::Connection {
+        let mut client = self.ashlar.connect();
+        done(&mut client, "SET application_name = 'mine'");
+        done(&mut client, "BEGIN");
+        done(&mut client, &update(key, value));
+        client
+    }
+}
+
+#[test]
+fn of_those_of_several_ashlars_who_wait_for_each_other_one_ends() {
+    for count in [2, 3] {
+        let shards: Vec<Postgres> = (0..count).map(|_| Postgres::start().unwrap()).collect();
+        let (neighbours, keys) = Neighbour::join_all(&shards);
+        // Each has a row, and wants that of the next. Of three, none is on all shards.
+        let begun: Vec<pg::Connection> =
+            (0..count).map(|at| neighbours[at].begin(keys[at], &format!("first {at}"))).collect();
+        let waiting: Vec<JoinHandle<bool>> = begun
+            .into_iter()
+            .enumerate()
+            .map(|(at, mut client)| {
+                let wants = update(keys[(at + 1) % count], &format!("second {at}"));
+                std::thread::spawn(move || match client.query(&wants) {
+                    Ok(_) => {
+                        done(&mut client, "COMMIT");
+                        true
+                    }
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        assert!(error.contains("40P01"), "{error}");
+                        done(&mut client, "ROLLBACK");
+                        false
+                    }
+                })
+            })
+            .collect();
+        let committed: Vec<bool> = waiting.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(committed.iter().filter(|is_committed| !**is_committed).count(), 1, "{committed:?}");
+        // The row of each was wanted by the one before, who had it last.
+        let expected: Vec<String> = (0..count)
+            .map(|at| {
+                let before = (at + count - 1) % count;
+                if committed[before] { format!("second {before}") } else { format!("first {at}") }
+            })
+            .collect();
+        for (key, expected) in keys.iter().zip(&expected) {
+            let mut client = neighbours[0].ashlar.connect();
+            assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), *expected, "{committed:?}");
+        }
+        // What was told is gone.
+        let is_silent = |shard: &Postgres| direct(shard).value(TELLING).unwrap() == "0";
+        assert!(wait_for(PATIENCE, || shards.iter().all(is_silent)));
+        neighbours.iter().for_each(|neighbour| neighbour.ashlar.check_log());
+    }
+}
+
+#[test]
+fn who_waits_for_another_ashlar_goes_on_when_it_does() {
+    let shards: Vec<Postgres> = (0..2).map(|_| Postgres::start().unwrap()).collect();
+    let (neighbours, keys) = Neighbour::join_all(&shards);
+    let mut holder = neighbours[0].begin(keys[1], "held");
+    let patient = beside(neighbours[1].begin(keys[0], "mine"), update(keys[1], "mine"));
+    // Both of its shards are told, in many rounds.
+    for shard in &shards {
+        let mut shard = direct(shard);
+        let round = "SELECT max(application_name) FROM pg_stat_activity WHERE application_name LIKE 'ashlar-waits-%'";
+        let mut told: BTreeSet<String> = BTreeSet::new();
+        assert!(wait_for(PATIENCE, || {
+            told.insert(shard.value(round).unwrap());
+            told.len() > 8
+        }));
+        // A lock says whose its connection is, which is called what its client wants.
+        let claims = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.objid::int8 \
+                      WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND a.application_name = 'mine'";
+        assert_eq!(shard.value(claims).unwrap(), "1");
+    }
+    assert!(!patient.is_finished());
+    done(&mut holder, "COMMIT");
+    let (mut patient, answer) = patient.join().unwrap();
+    answer.unwrap();
+    done(&mut patient, "COMMIT");
+    assert_eq!(patient.value("SELECT count(*) FROM t WHERE v = 'mine'").unwrap(), "2");
+    neighbours.iter().for_each(|neighbour| neighbour.ashlar.check_log());
 }

@@ -4,6 +4,8 @@ use std::thread;
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::members::Member;
+use super::relay::{Act, When};
 use super::*;
 use crate::http::{get, series};
 
@@ -263,6 +265,32 @@ fn connections_that_sessions_have_lost_say_nothing_of_a_server_that_is_there() {
     for client in &mut clients {
         assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
     }
+}
+
+#[test]
+fn a_session_hears_of_what_is_lost_with_a_statement_that_is_stopped_before_it_begins() {
+    let shards = vec![Postgres::start().unwrap()];
+    let member = Member::with(&shards, "pool_mode = \"session\"");
+    let mut client = member.ashlar.connect();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", member.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    // Its connection is told a setting first, and has not said that it has it.
+    done(&mut client, "SET application_name = 'another'");
+    member.wire.set("'another'", 0, When::Before, Act::Hold);
+    let key = client.key.clone();
+    let stopped = thread::spawn(move || {
+        let error = refused(&mut client, "SELECT v FROM t WHERE k = 1");
+        (client, error)
+    });
+    member.wire.wait();
+    pg::cancel(member.ashlar.pg(), &key).unwrap();
+    let (mut client, error) = stopped.join().unwrap();
+    member.wire.release();
+    assert!(error.contains("57014"), "{error}");
+    let error = refused(&mut client, "SELECT v FROM t WHERE k = 1");
+    assert!(error.contains("08006") && error.contains("the session's connection to shard \"s0\" was lost"), "{error}");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "a");
+    member.ashlar.check_log();
 }
 
 /// The processes of all connections that Ashlar has.

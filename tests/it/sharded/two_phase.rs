@@ -131,6 +131,37 @@ fn a_lost_decision_is_asked_for_again() {
     assert!(wait_for(PATIENCE, || direct(&bank.shards[0]).value(count).unwrap() == "0"));
 }
 
+/// A shard that says more while it commits, or promises to, than there is memory for has all the same done it, or not.
+#[test]
+fn an_answer_that_there_is_no_room_for_is_no_refusal() {
+    let shards = (0..2).map(|_| Postgres::start().unwrap()).collect();
+    let bank = Bank::with(shards, "[store]\nmemory_mib_max = 32");
+    for (talker, is_committed) in [(0, true), (1, false)] {
+        let mut shard = direct(&bank.shards[talker]);
+        done(
+            &mut shard,
+            "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS \
+             $$BEGIN RAISE NOTICE '%', repeat('x', 60 << 20); RETURN NULL; END$$",
+        );
+        done(
+            &mut shard,
+            "CREATE CONSTRAINT TRIGGER tells AFTER UPDATE ON bank DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION tell()",
+        );
+        let before = bank.worth();
+        let answer = bank.transfer_beside().join().unwrap();
+        wait_until_finished(&bank.shards);
+        assert_eq!(bank.has_moved(&before), answer.is_ok(), "{talker}: {answer:?}");
+        match answer {
+            Ok(()) => assert!(is_committed, "{talker}"),
+            // Its shard may have heard that nobody listens before it had committed.
+            Err(error) => assert!(error.contains(if is_committed { "40001" } else { "53200" }), "{talker}: {error}"),
+        }
+        done(&mut shard, "DROP FUNCTION tell() CASCADE");
+    }
+    bank.check();
+}
+
 #[test]
 fn who_is_too_slow_to_decide_cannot_any_more() {
     let bank = Bank::open(2);

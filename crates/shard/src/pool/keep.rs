@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::{Lease, Pool, Slot, is_as_declared};
 use crate::backend::{Backend, Settings};
+use crate::health::is_away;
 use crate::server::{Mapping, Server};
 
 static RENEW: Name = Name::new("shard connections of a session that has ended");
@@ -54,7 +55,8 @@ impl Keep {
     /// The connection to a server that the session has; where it has none yet, the right to have one.
     ///
     /// # Errors
-    /// 08006 where the session had one that is lost, with what the server kept for it; 53300 where it is under way for too long.
+    /// 08006 where the session had one that is lost, with what the server kept for it; 53300 where it is under way for too long; what the server
+    /// says to its settings.
     pub(crate) async fn lend(
         self: &Arc<Self>,
         pool: &Arc<Pool>,
@@ -63,12 +65,24 @@ impl Keep {
         settings: &Settings,
     ) -> Result<Held> {
         let (ticket, kept) = self.enter(pool, server).await?;
-        let Some((mut backend, slot)) = kept else { return Ok(Held::Nothing(ticket)) };
+        let Some((backend, slot)) = kept else { return Ok(Held::Nothing(ticket)) };
         if !(is_as_declared(&backend, server, mapping) && backend.is_clean()) {
             return Err(lost(&server.name));
         }
-        pool.adopt(&mut backend, settings).await?;
-        Ok(Held::Connection(Lease { backend: Some(backend), slot, home: Some(ticket) }))
+        // From here on it comes back, or is lost and told of, where this is dropped too.
+        let mut lease = Lease { backend: Some(backend), slot, home: Some(ticket) };
+        match pool.adopt(&mut lease, settings).await {
+            Ok(()) => Ok(Held::Connection(lease)),
+            Err(error) => {
+                // A setting that is refused says nothing of what goes with the connection.
+                if !is_away(&error)
+                    && let Some(ticket) = lease.home.take()
+                {
+                    ticket.lose(true);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// The right to have the connection to a server, with the one that is there.

@@ -116,7 +116,7 @@ pub(super) enum Decided {
     Committed,
     /// It is not, and will never be.
     Refused(Error),
-    /// The connection was lost meanwhile.
+    /// The connection was lost meanwhile, or the rest of the answer could not be read.
     Unknown(Error),
 }
 
@@ -136,7 +136,8 @@ pub(super) async fn decide(backend: &mut Backend, transaction: Transaction, part
             let message = format!("shard \"{}\" has rolled the transaction back", backend.server().name);
             Decided::Refused(Error::new(ErrorCode::FailedTransaction, message))
         }
-        Err(error) if backend.is_broken() => Decided::Unknown(error),
+        // It has not said all that it has to say: there was no memory for it.
+        Err(error) if backend.is_broken() || backend.is_busy() => Decided::Unknown(error),
         Err(error) => {
             if [UNDEFINED_TABLE, FORBIDDEN].contains(&error.sqlstate()) {
                 // Somebody has taken the table away.

@@ -109,9 +109,8 @@ impl SqlSession {
     ) -> Result<Ended> {
         let fleet = self.fleet()?;
         let Self { remotes, cancel, .. } = self;
-        let stand = remotes
-            .first()
-            .and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease), place));
+        let stand =
+            remotes.first().and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease)));
         let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
         if remote.lease.is_broken() {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
