@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply, encode};
-use ashlar_tests::{Ashlar, Options};
+use ashlar_tests::{Ashlar, Options, Redis};
 
 fn client(ashlar: &Ashlar) -> Client {
     Client::connect(ashlar.resp()).unwrap()
@@ -294,6 +294,29 @@ fn a_value_that_there_is_no_memory_for_is_refused_before_it_is_made() {
     assert_eq!(own.command(&["SETRANGE", "sparse", "999999", "x"]).unwrap(), Reply::Integer(1_000_000));
     assert_eq!(own.command(&["APPEND", "sparse", "more"]).unwrap(), Reply::Integer(1_000_004));
     assert_eq!(own.command(&["GETRANGE", "sparse", "999998", "-1"]).unwrap(), Reply::bulk("\0xmore"));
+    ashlar.stop();
+}
+
+#[test]
+fn clients_are_listed_in_the_order_asked_for() {
+    let (redis, ashlar) = (Redis::start().unwrap(), Ashlar::start(Options::default()).unwrap());
+    for address in [redis.address(), ashlar.resp()] {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address).unwrap()).collect();
+        let ids: Vec<String> = clients
+            .iter_mut()
+            .map(|client| match client.command(&["CLIENT", "ID"]).unwrap() {
+                Reply::Integer(id) => id.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let asked = [&*ids[2], &ids[0], "1000000", "-1", &ids[1], &ids[0]];
+        let mut command = vec!["CLIENT", "LIST", "ID"];
+        command.extend(asked);
+        let text = clients[1].command(&command).unwrap().text().unwrap();
+        let listed: Vec<&str> =
+            text.lines().map(|line| line.split(' ').next().unwrap().strip_prefix("id=").unwrap()).collect();
+        assert_eq!(listed, [&*ids[2], &ids[0], &ids[1], &ids[0]]);
+    }
     ashlar.stop();
 }
 

@@ -105,12 +105,12 @@ struct Cursor {
 const PARTITION_BITS: u32 = 14;
 
 impl Cursor {
-    fn decode(number: u64) -> Outcome<Self> {
+    /// Any number is a place: as in Redis, a scan from behind the last one is over.
+    fn decode(number: u64) -> Self {
         let low = |number: u64, bits: u32| (number & ((1 << bits) - 1)) as u16;
-        let table = u32::try_from(number >> (PARTITION_BITS + HASH_BITS));
-        let table = table.map_err(|_| KeyError::Redis("ERR invalid cursor"))?;
+        let table = u32::try_from(number >> (PARTITION_BITS + HASH_BITS)).unwrap_or(u32::MAX);
         let partition = low(number >> HASH_BITS, PARTITION_BITS);
-        Ok(Self { table, place: Place { partition, hash: low(number, HASH_BITS) } })
+        Self { table, place: Place { partition, hash: low(number, HASH_BITS) } }
     }
 
     fn encode(self) -> u64 {
@@ -156,7 +156,7 @@ impl<'a> ScanOptions<'a> {
 }
 
 pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let start = Cursor::decode(cursor(args.at(1))?)?;
+    let start = Cursor::decode(cursor(args.at(1))?);
     let options = ScanOptions::parse(args)?;
     let service = &session.service;
     let name = &mut session.scratch;
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn cursors_survive_the_way_through_a_client() {
         let cursor = Cursor { table: 16_400, place: Place { partition: 16_383, hash: (1 << HASH_BITS) - 1 } };
-        assert_eq!(Cursor::decode(cursor.encode()).unwrap(), cursor);
+        assert_eq!(Cursor::decode(cursor.encode()), cursor);
         // A double holds it exactly for the first thirty million tables.
         assert!(cursor.encode() < 1 << 53);
-        assert!(Cursor::decode(u64::MAX).is_err());
+        assert_eq!(Cursor::decode(u64::MAX).table, u32::MAX, "behind the last table");
         assert!(u32::from(ashlar_base::slot::SLOT_COUNT) <= 1 << PARTITION_BITS);
     }
 
