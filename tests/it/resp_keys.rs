@@ -89,6 +89,36 @@ fn scan_meets_every_key_that_is_there_all_the_time() {
 }
 
 #[test]
+fn names_of_one_partition_come_in_small_steps() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    // What stands in braces says where a key lies.
+    let short = (0..20_000).map(|number| format!("{{tag}}:{number}"));
+    let long = (0..40).map(|number| format!("{{tag}}:{}:{number}", "x".repeat(100_000)));
+    let expected: HashSet<Vec<u8>> = short.chain(long).map(String::into_bytes).collect();
+    let commands: Vec<_> = expected.iter().map(|key| vec![b"SET".to_vec(), key.clone(), b"x".to_vec()]).collect();
+    for chunk in commands.chunks(1000) {
+        assert!(own.pipeline(chunk).unwrap().iter().all(|reply| *reply == Reply::Simple("OK".to_owned())));
+    }
+    let Reply::Array(names) = own.command(&["KEYS", "{tag}:*"]).unwrap() else { panic!("KEYS gives no array") };
+    assert_eq!(names.len(), expected.len());
+    let names: HashSet<Vec<u8>> = names
+        .into_iter()
+        .map(|name| match name {
+            Reply::Bulk(name) => name,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(names == expected);
+    let (names, calls) = scan(&mut own, &["COUNT", "10"]);
+    assert_eq!(names.len(), expected.len());
+    assert!(names.into_iter().collect::<HashSet<_>>() == expected);
+    // A reply has no more than the names of one hold of the partition's lock.
+    assert!(calls >= 20, "{} names came in {calls} replies", expected.len());
+    ashlar.stop();
+}
+
+#[test]
 fn mset_is_seen_whole_or_not_at_all() {
     let ashlar = Ashlar::shared();
     let stop = AtomicBool::new(false);

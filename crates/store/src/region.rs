@@ -433,12 +433,17 @@ impl Region {
         guard.as_deref().and_then(|partition| partition.deadline_at(place.hash, key, at))
     }
 
-    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
-    /// keeps its bucket for the life of the store. `f` must not touch the store in any other way.
-    pub fn keys_in_bucket(&self, partition: PartitionId, bucket: u64, bucket_bits: u32, mut f: impl FnMut(RowRef<'_>)) {
-        if let Some(partition) = self.lock(partition).as_deref() {
-            partition.for_bucket(bucket, bucket_bits, &mut f);
-        }
+    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`, in one hold of
+    /// its lock, until `f` says no: whether it never did. What that takes follows from the rows in the bucket, not from those
+    /// of the partition. A key keeps its bucket for the life of the store. `f` must not touch the store in any other way.
+    pub fn keys_in_bucket(
+        &self,
+        partition: PartitionId,
+        bucket: u64,
+        bucket_bits: u32,
+        mut f: impl FnMut(RowRef<'_>) -> bool,
+    ) -> bool {
+        self.lock(partition).as_deref().is_none_or(|partition| partition.for_bucket(bucket, bucket_bits, &mut f))
     }
 
     /// What a view sees of one partition: columns by their ordinals in the current schema, the view's own

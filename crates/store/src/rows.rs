@@ -196,6 +196,12 @@ impl Rows {
         self.index.rows().map(|row| present(self.moving.as_deref(), row))
     }
 
+    /// The same of all rows whose keys have hashes from `first` to `last`, and of some others: see
+    /// [`KeyIndex::rows_between`].
+    pub(crate) fn indexed_between(&self, first: u64, last: u64) -> impl Iterator<Item = u32> {
+        self.index.rows_between(first, last).map(|row| present(self.moving.as_deref(), row))
+    }
+
     /// Whether the index has any row.
     pub(crate) fn has_indexed(&self) -> bool {
         !self.index.is_empty()
