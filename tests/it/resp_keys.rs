@@ -374,6 +374,15 @@ fn the_figures_of_info_are_true() {
     let grown: u64 = figure("used_memory_dataset").parse().unwrap();
     assert!(grown >= dataset + 1_000_000, "a million bytes were stored, and {dataset} became {grown}");
     assert_eq!(figure("db0"), "keys=1000,expires=0,avg_ttl=0");
+    for (key, seconds) in [("figure:1", "100000"), ("figure:2", "300000"), ("figure:2", "500000")] {
+        assert_eq!(second.command(&["EXPIRE", key, seconds]).unwrap(), Reply::Integer(1));
+    }
+    let ends = figure("db0");
+    let left: u64 = ends.strip_prefix("keys=1000,expires=2,avg_ttl=").unwrap().parse().unwrap();
+    assert!((290_000_000..=300_000_000).contains(&left), "{ends}");
+    assert_eq!(second.command(&["DEL", "figure:2"]).unwrap(), Reply::Integer(1));
+    assert_eq!(second.command(&["PERSIST", "figure:1"]).unwrap(), Reply::Integer(1));
+    assert_eq!(figure("db0"), "keys=999,expires=0,avg_ttl=0");
     assert_eq!(figure("total_connections_received"), "1002");
     let mut last = client(&ashlar);
     assert!(matches!(last.command(&words("GET a b")).unwrap(), Reply::Error(_)));

@@ -172,6 +172,46 @@ impl Ended {
     }
 }
 
+/// Rows whose life ends at a time that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiring {
+    /// How many.
+    pub rows: u64,
+    /// The sum of their times, in milliseconds since 1970.
+    millis: u128,
+}
+
+impl Expiring {
+    /// One more.
+    pub(crate) fn add(&mut self, deadline: Deadline) {
+        if let Some(millis) = deadline.millis() {
+            self.rows += 1;
+            self.millis += u128::from(millis.unsigned_abs());
+        }
+    }
+
+    /// One that was added is gone.
+    pub(crate) fn remove(&mut self, deadline: Deadline) {
+        if let Some(millis) = deadline.millis() {
+            self.rows -= 1;
+            self.millis -= u128::from(millis.unsigned_abs());
+        }
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { rows: self.rows + other.rows, millis: self.millis + other.millis }
+    }
+
+    /// How long they live on average from a time on, both in milliseconds, that since 1970; 0 without rows.
+    pub fn average_left(self, now: u64) -> u64 {
+        let rows = u128::from(self.rows);
+        let left = self.millis.saturating_sub(rows * u128::from(now));
+        left.checked_div(rows).map_or(0, |left| u64::try_from(left).unwrap_or(u64::MAX))
+    }
+}
+
 /// What the partitions of a region share.
 pub(crate) struct Lives {
     registry: Arc<Registry>,

@@ -16,6 +16,8 @@ use foldhash::fast::RandomState;
 
 use crate::index::KeyIndex;
 use crate::key;
+#[cfg(test)]
+use crate::life::Expiring;
 use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
@@ -512,6 +514,10 @@ impl Rows {
             assert!(segment.sequence > sequence, "sequences ascend");
             sequence = segment.sequence;
             live += u64::from(segment.len() - segment.dead_count());
+            let mut expiring = Expiring::default();
+            let alive = (0..segment.len()).filter(|&offset| !segment.is_dead(offset));
+            alive.for_each(|offset| expiring.add(segment.deadline(offset)));
+            assert_eq!(segment.expiring(), expiring);
             for offset in (0..segment.len()).filter(|&offset| !segment.is_dead(offset)) {
                 let row = join(slot, offset);
                 assert!(

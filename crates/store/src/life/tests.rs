@@ -40,6 +40,23 @@ fn a_write_keeps_a_life_of_the_rows_own_and_renews_that_of_the_table() {
 }
 
 #[test]
+fn rows_that_end_are_counted_with_the_sum_of_their_times() {
+    let mut some = Expiring::default();
+    assert_eq!((some.rows, some.average_left(0)), (0, 0));
+    for deadline in [Deadline::of_row(300), Deadline::of_table(500), Deadline::NONE, Deadline::NEVER] {
+        some.add(deadline);
+    }
+    assert_eq!((some.rows, some.average_left(100), some.average_left(1000)), (2, 300, 0));
+    let last = Deadline::of_row(i64::MAX);
+    let mut many = some;
+    (0..5).for_each(|_| many.add(last));
+    assert_eq!(many.plus(some).rows, 9);
+    (0..5).for_each(|_| many.remove(last));
+    many.remove(Deadline::NEVER);
+    assert_eq!(many, some);
+}
+
+#[test]
 fn the_unit_of_uses_follows_from_the_time_without_use() {
     let unit = |max_idle_ms| Unit::of(&LifeOptions { max_idle_ms, ..LifeOptions::default() });
     assert_eq!(unit(0), Unit::COARSE);
