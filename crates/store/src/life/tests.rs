@@ -17,7 +17,10 @@ fn deadlines_order_by_time_and_the_last_ones_never_come() {
         assert!(!never.has_passed(i64::MAX as u64 - 1));
         assert!(Deadline::of_row(i64::MAX) < never);
     }
-    assert!(Deadline::of_row(-5).has_passed(0));
+    assert_eq!((Deadline::of_row(-5).millis(), Deadline::of_row(-5).has_passed(1)), (Some(1), true));
+    assert_eq!(Deadline::of_row(i64::MAX).millis(), Some(i64::MAX));
+    assert!(Deadline::of_row(i64::MAX - 1) < Deadline::of_row(i64::MAX));
+    assert_eq!(Deadline::of_table(u64::MAX), Deadline::NONE);
     assert_eq!(Deadline::of_row(i64::MAX).datum(), Datum::Timestamp(LAST_MICROS));
 }
 
