@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply, encode};
-use ashlar_tests::{Ashlar, Options};
+use ashlar_tests::{Ashlar, Options, Redis};
 
 fn client(ashlar: &Ashlar) -> Client {
     Client::connect(ashlar.resp()).unwrap()
@@ -85,6 +85,36 @@ fn scan_meets_every_key_that_is_there_all_the_time() {
     let (names, _) = scan(&mut own, &[]);
     assert_eq!(names.len(), 20_000);
     assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(20_000));
+    ashlar.stop();
+}
+
+#[test]
+fn names_of_one_partition_come_in_small_steps() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    // What stands in braces says where a key lies.
+    let short = (0..20_000).map(|number| format!("{{tag}}:{number}"));
+    let long = (0..40).map(|number| format!("{{tag}}:{}:{number}", "x".repeat(100_000)));
+    let expected: HashSet<Vec<u8>> = short.chain(long).map(String::into_bytes).collect();
+    let commands: Vec<_> = expected.iter().map(|key| vec![b"SET".to_vec(), key.clone(), b"x".to_vec()]).collect();
+    for chunk in commands.chunks(1000) {
+        assert!(own.pipeline(chunk).unwrap().iter().all(|reply| *reply == Reply::Simple("OK".to_owned())));
+    }
+    let Reply::Array(names) = own.command(&["KEYS", "{tag}:*"]).unwrap() else { panic!("KEYS gives no array") };
+    assert_eq!(names.len(), expected.len());
+    let names: HashSet<Vec<u8>> = names
+        .into_iter()
+        .map(|name| match name {
+            Reply::Bulk(name) => name,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(names == expected);
+    let (names, calls) = scan(&mut own, &["COUNT", "10"]);
+    assert_eq!(names.len(), expected.len());
+    assert!(names.into_iter().collect::<HashSet<_>>() == expected);
+    // A reply has no more than the names of one hold of the partition's lock.
+    assert!(calls >= 20, "{} names came in {calls} replies", expected.len());
     ashlar.stop();
 }
 
@@ -298,6 +328,29 @@ fn a_value_that_there_is_no_memory_for_is_refused_before_it_is_made() {
 }
 
 #[test]
+fn clients_are_listed_in_the_order_asked_for() {
+    let (redis, ashlar) = (Redis::start().unwrap(), Ashlar::start(Options::default()).unwrap());
+    for address in [redis.address(), ashlar.resp()] {
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(address).unwrap()).collect();
+        let ids: Vec<String> = clients
+            .iter_mut()
+            .map(|client| match client.command(&["CLIENT", "ID"]).unwrap() {
+                Reply::Integer(id) => id.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let asked = [&*ids[2], &ids[0], "1000000", "-1", &ids[1], &ids[0]];
+        let mut command = vec!["CLIENT", "LIST", "ID"];
+        command.extend(asked);
+        let text = clients[1].command(&command).unwrap().text().unwrap();
+        let listed: Vec<&str> =
+            text.lines().map(|line| line.split(' ').next().unwrap().strip_prefix("id=").unwrap()).collect();
+        assert_eq!(listed, [&*ids[2], &ids[0], &ids[1], &ids[0]]);
+    }
+    ashlar.stop();
+}
+
+#[test]
 fn the_figures_of_info_are_true() {
     let ashlar = Ashlar::start(Options::default()).unwrap();
     let mut own = client(&ashlar);
@@ -321,6 +374,15 @@ fn the_figures_of_info_are_true() {
     let grown: u64 = figure("used_memory_dataset").parse().unwrap();
     assert!(grown >= dataset + 1_000_000, "a million bytes were stored, and {dataset} became {grown}");
     assert_eq!(figure("db0"), "keys=1000,expires=0,avg_ttl=0");
+    for (key, seconds) in [("figure:1", "100000"), ("figure:2", "300000"), ("figure:2", "500000")] {
+        assert_eq!(second.command(&["EXPIRE", key, seconds]).unwrap(), Reply::Integer(1));
+    }
+    let ends = figure("db0");
+    let left: u64 = ends.strip_prefix("keys=1000,expires=2,avg_ttl=").unwrap().parse().unwrap();
+    assert!((290_000_000..=300_000_000).contains(&left), "{ends}");
+    assert_eq!(second.command(&["DEL", "figure:2"]).unwrap(), Reply::Integer(1));
+    assert_eq!(second.command(&["PERSIST", "figure:1"]).unwrap(), Reply::Integer(1));
+    assert_eq!(figure("db0"), "keys=999,expires=0,avg_ttl=0");
     assert_eq!(figure("total_connections_received"), "1002");
     let mut last = client(&ashlar);
     assert!(matches!(last.command(&words("GET a b")).unwrap(), Reply::Error(_)));

@@ -78,6 +78,11 @@ impl Chunk {
         let last = equal_bytes(u64::from(u32::from_le_bytes([i, j, k, l])), tag) & 0x8080_8080;
         Places { first, last }
     }
+
+    /// The row ids that it holds.
+    fn entries(&self) -> impl Iterator<Item = u32> {
+        self.tags.iter().zip(&self.rows).filter(|(tag, _)| **tag != 0).map(|(_, row)| *row)
+    }
 }
 
 /// Places of a chunk, in order.
@@ -180,9 +185,25 @@ impl KeyIndex {
 
     /// All row ids.
     pub(crate) fn rows(&self) -> impl Iterator<Item = u32> {
-        self.chunks
-            .iter()
-            .flat_map(|chunk| chunk.tags.iter().zip(&chunk.rows).filter(|(tag, _)| **tag != 0).map(|(_, row)| *row))
+        self.chunks.iter().flat_map(Chunk::entries)
+    }
+
+    /// The row ids of all hashes from `first` to `last`, each once, and those of some others: only chunks are read in which
+    /// one of these hashes may be.
+    pub(crate) fn rows_between(&self, first: u64, last: u64) -> impl Iterator<Item = u32> {
+        let all = self.chunks.len();
+        let (mut start, mut count) = (0, 0);
+        if all > 0 {
+            let (home, mut end) = (self.home(first), self.home(last));
+            (start, count) = (home, end + 1 - home);
+            // Behind the last home lie those that found it full.
+            while self.chunks[end].passed > 0 && count < all {
+                end = self.after(end);
+                count += 1;
+            }
+        }
+        let chunks = (start..start + count).map(move |at| &self.chunks[if at < all { at } else { at - all }]);
+        chunks.flat_map(Chunk::entries)
     }
 
     /// Makes room for more entries, or says 53200 and changes nothing.

@@ -53,7 +53,7 @@ pub use compactor::{CompactionReport, CompactorHandle};
 pub use directory::Partitions;
 pub use entry::Entry;
 pub use key_transaction::{Failed, KeyMark, KeyTransaction};
-pub use life::{EXPIRES_AT, Ended, Expiry, expires_at_column};
+pub use life::{EXPIRES_AT, Ended, Expiring, Expiry, expires_at_column};
 pub use locks::{LockHolder, LockInfo, LockRequest, LockStatistics, LockWait, Strength, Watch, Way};
 pub use lookahead::LOOKAHEAD_MAX;
 pub use memory::Reservation;

@@ -44,8 +44,8 @@ pub enum Expiry {
     Never,
 }
 
-/// When a row's life ends: milliseconds since 1970, and in the lowest bit whether the row was given it for itself.
-/// Greater means later.
+/// When a row's life ends: milliseconds since 1970 less one, so that the last time there is differs from none, and in the lowest
+/// bit whether the row was given it for itself. Greater means later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(u64);
 
@@ -57,12 +57,12 @@ impl Deadline {
 
     /// What the table gives.
     pub(crate) fn of_table(millis: u64) -> Self {
-        Self((millis << 1).min(Self::NONE.0))
+        Self(millis.saturating_sub(1).saturating_mul(2).min(Self::NONE.0))
     }
 
     /// The row's own.
     pub(crate) fn of_row(millis: i64) -> Self {
-        Self((millis.clamp(0, i64::MAX - 1) as u64) << 1 | 1)
+        Self((millis.max(1) as u64 - 1) << 1 | 1)
     }
 
     /// Whether the row was given it for itself.
@@ -72,7 +72,7 @@ impl Deadline {
 
     /// Milliseconds since 1970; `None`: never.
     pub(crate) fn millis(self) -> Option<i64> {
-        (self < Self::NONE).then_some((self.0 >> 1) as i64)
+        (self < Self::NONE).then(|| (self.0 >> 1) as i64 + 1)
     }
 
     /// As [`EXPIRES_AT`] shows it.
@@ -86,7 +86,7 @@ impl Deadline {
     /// Whether it has come at a time, in milliseconds since 1970.
     #[inline]
     pub(crate) fn has_passed(self, millis: u64) -> bool {
-        self.0 >> 1 <= millis
+        self.0 >> 1 < millis
     }
 
     /// What a write gives a row that had `old`, in a table of this `ttl_ms`.
@@ -169,6 +169,46 @@ pub struct Ended {
 impl Ended {
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { expired: self.expired + other.expired, evicted: self.evicted + other.evicted }
+    }
+}
+
+/// Rows whose life ends at a time that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expiring {
+    /// How many.
+    pub rows: u64,
+    /// The sum of their times, in milliseconds since 1970.
+    millis: u128,
+}
+
+impl Expiring {
+    /// One more.
+    pub(crate) fn add(&mut self, deadline: Deadline) {
+        if let Some(millis) = deadline.millis() {
+            self.rows += 1;
+            self.millis += u128::from(millis.unsigned_abs());
+        }
+    }
+
+    /// One that was added is gone.
+    pub(crate) fn remove(&mut self, deadline: Deadline) {
+        if let Some(millis) = deadline.millis() {
+            self.rows -= 1;
+            self.millis -= u128::from(millis.unsigned_abs());
+        }
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { rows: self.rows + other.rows, millis: self.millis + other.millis }
+    }
+
+    /// How long they live on average from a time on, both in milliseconds, that since 1970; 0 without rows.
+    pub fn average_left(self, now: u64) -> u64 {
+        let rows = u128::from(self.rows);
+        let left = self.millis.saturating_sub(rows * u128::from(now));
+        left.checked_div(rows).map_or(0, |left| u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
 use crate::directory::ByIndex;
 use crate::key::{self, Placement};
-use crate::life::{Deadline, EXPIRES_AT, Ended, Lives, expires_at_column};
+use crate::life::{Deadline, EXPIRES_AT, Ended, Expiring, Lives, expires_at_column};
 use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
 use crate::partition::{Partition, Probe, Shared, record_batch};
@@ -227,15 +227,15 @@ impl Region {
         self.places.iter().map(|place| place.lock().as_deref().map_or(0, count)).sum()
     }
 
-    /// Rows as [`Self::row_count`] has them, and those whose time has come but that nobody has ended yet: for estimates, as
-    /// it looks at no row.
+    /// Rows as [`Self::row_count`] has them, and those whose time has come but that nobody has ended yet: it looks at no row.
     pub fn row_estimate(&self) -> u64 {
         self.places.iter().map(|place| place.lock().as_ref().map_or(0, |partition| partition.live())).sum()
     }
 
-    /// Rows whose life ends at a time that is known.
-    pub fn expiring_count(&self) -> u64 {
-        self.places.iter().map(|place| place.lock().as_deref().map_or(0, Partition::expiring_count)).sum()
+    /// Of the rows of [`Self::row_estimate`], those whose life ends at a time that is known: no row is looked at either.
+    pub fn expiring(&self) -> Expiring {
+        let of = |place: &Place| place.lock().as_deref().map_or_else(Expiring::default, Partition::expiring);
+        self.places.iter().map(of).fold(Expiring::default(), Expiring::plus)
     }
 
     /// Rows that ended by themselves, or to make room.
@@ -433,12 +433,17 @@ impl Region {
         guard.as_deref().and_then(|partition| partition.deadline_at(place.hash, key, at))
     }
 
-    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
-    /// keeps its bucket for the life of the store. `f` must not touch the store in any other way.
-    pub fn keys_in_bucket(&self, partition: PartitionId, bucket: u64, bucket_bits: u32, mut f: impl FnMut(RowRef<'_>)) {
-        if let Some(partition) = self.lock(partition).as_deref() {
-            partition.for_bucket(bucket, bucket_bits, &mut f);
-        }
+    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`, in one hold of
+    /// its lock, until `f` says no: whether it never did. What that takes follows from the rows in the bucket, not from those
+    /// of the partition. A key keeps its bucket for the life of the store. `f` must not touch the store in any other way.
+    pub fn keys_in_bucket(
+        &self,
+        partition: PartitionId,
+        bucket: u64,
+        bucket_bits: u32,
+        mut f: impl FnMut(RowRef<'_>) -> bool,
+    ) -> bool {
+        self.lock(partition).as_deref().is_none_or(|partition| partition.for_bucket(bucket, bucket_bits, &mut f))
     }
 
     /// What a view sees of one partition: columns by their ordinals in the current schema, the view's own

@@ -16,6 +16,8 @@ use foldhash::fast::RandomState;
 
 use crate::index::KeyIndex;
 use crate::key;
+#[cfg(test)]
+use crate::life::Expiring;
 use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
@@ -194,6 +196,12 @@ impl Rows {
     /// Rows in the index, in no order: all that are not ended, and ended ones that are still looked up.
     pub(crate) fn indexed(&self) -> impl Iterator<Item = u32> {
         self.index.rows().map(|row| present(self.moving.as_deref(), row))
+    }
+
+    /// The same of all rows whose keys have hashes from `first` to `last`, and of some others: see
+    /// [`KeyIndex::rows_between`].
+    pub(crate) fn indexed_between(&self, first: u64, last: u64) -> impl Iterator<Item = u32> {
+        self.index.rows_between(first, last).map(|row| present(self.moving.as_deref(), row))
     }
 
     /// Whether the index has any row.
@@ -506,6 +514,10 @@ impl Rows {
             assert!(segment.sequence > sequence, "sequences ascend");
             sequence = segment.sequence;
             live += u64::from(segment.len() - segment.dead_count());
+            let mut expiring = Expiring::default();
+            let alive = (0..segment.len()).filter(|&offset| !segment.is_dead(offset));
+            alive.for_each(|offset| expiring.add(segment.deadline(offset)));
+            assert_eq!(segment.expiring(), expiring);
             for offset in (0..segment.len()).filter(|&offset| !segment.is_dead(offset)) {
                 let row = join(slot, offset);
                 assert!(

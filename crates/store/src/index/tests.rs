@@ -64,6 +64,16 @@ fn follow_a_map(ops: Vec<(u32, u8)>, hash_of: fn(u32) -> u64) -> Result<(), Test
     for (key, row) in &twin {
         prop_assert_eq!(index.find(hash_of(*key), |found| found % 1000 == *key), Some(*row));
     }
+    // By hashes: whatever has one of them, and nothing twice.
+    for (first, last) in [(0, u64::MAX), (1 << 62, 1 << 63), (u64::MAX >> 1, u64::MAX), (3 << 60, (3 << 60) + 1)] {
+        let mut met: Vec<u32> = index.rows_between(first, last).collect();
+        let count = met.len();
+        met.sort_unstable();
+        met.dedup();
+        prop_assert_eq!(met.len(), count);
+        let meant = twin.iter().filter(|(key, _)| (first..=last).contains(&hash_of(**key)));
+        prop_assert!(meant.map(|(_, row)| row).all(|row| met.contains(row)));
+    }
     let mut rows: Vec<u32> = index.rows().collect();
     rows.sort_unstable();
     let mut expected: Vec<u32> = twin.into_values().collect();

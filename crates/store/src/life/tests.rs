@@ -17,7 +17,10 @@ fn deadlines_order_by_time_and_the_last_ones_never_come() {
         assert!(!never.has_passed(i64::MAX as u64 - 1));
         assert!(Deadline::of_row(i64::MAX) < never);
     }
-    assert!(Deadline::of_row(-5).has_passed(0));
+    assert_eq!((Deadline::of_row(-5).millis(), Deadline::of_row(-5).has_passed(1)), (Some(1), true));
+    assert_eq!(Deadline::of_row(i64::MAX).millis(), Some(i64::MAX));
+    assert!(Deadline::of_row(i64::MAX - 1) < Deadline::of_row(i64::MAX));
+    assert_eq!(Deadline::of_table(u64::MAX), Deadline::NONE);
     assert_eq!(Deadline::of_row(i64::MAX).datum(), Datum::Timestamp(LAST_MICROS));
 }
 
@@ -37,6 +40,23 @@ fn a_write_keeps_a_life_of_the_rows_own_and_renews_that_of_the_table() {
         assert_eq!(given(expiry, old, 10, 100), with_ttl, "{expiry:?} {old:?}");
         assert_eq!(given(expiry, old, 0, 100), without, "{expiry:?} {old:?}");
     }
+}
+
+#[test]
+fn rows_that_end_are_counted_with_the_sum_of_their_times() {
+    let mut some = Expiring::default();
+    assert_eq!((some.rows, some.average_left(0)), (0, 0));
+    for deadline in [Deadline::of_row(300), Deadline::of_table(500), Deadline::NONE, Deadline::NEVER] {
+        some.add(deadline);
+    }
+    assert_eq!((some.rows, some.average_left(100), some.average_left(1000)), (2, 300, 0));
+    let last = Deadline::of_row(i64::MAX);
+    let mut many = some;
+    (0..5).for_each(|_| many.add(last));
+    assert_eq!(many.plus(some).rows, 9);
+    (0..5).for_each(|_| many.remove(last));
+    many.remove(Deadline::NEVER);
+    assert_eq!(many, some);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use ashlar_base::{Datum, Eviction, IndexDef, LifeOptions, Result, Timestamp, Val
 use super::apply::Change;
 use super::versions::Stamp;
 use super::{Located, Partition};
-use crate::life::{Deadline, Expiry, Keep, Lives, Unit};
+use crate::life::{Deadline, Expiring, Expiry, Keep, Lives, Unit};
 use crate::locks::Attention;
 use crate::memory::Charge;
 use crate::mutation::{Applied, Mutation};
@@ -175,14 +175,10 @@ impl Partition {
         self.rows.in_order().map(|(_, segment)| segment.passed_count(self.life.idle(), now)).sum()
     }
 
-    /// Rows whose life ends at a time that is known, and has not.
-    pub(crate) fn expiring_count(&self) -> u64 {
-        if !self.life.is_on {
-            return 0;
-        }
-        let now = self.life.shared.now();
-        let expires = |deadline: Deadline| deadline < Deadline::NONE && !deadline.has_passed(now);
-        self.rows.living().filter(|&row| expires(self.rows.deadline(row))).count() as u64
+    /// Rows whose life ends at a time that is known, those among them whose time has come and that nobody has ended yet. No row
+    /// is looked at.
+    pub(crate) fn expiring(&self) -> Expiring {
+        self.rows.in_order().map(|(_, segment)| segment.expiring()).fold(Expiring::default(), Expiring::plus)
     }
 
     /// Whether the room is there for what a write keeps of its row's life: see [`Partition::apply`], which keeps it over the

@@ -235,14 +235,15 @@ impl Partition {
         })
     }
 
-    /// Visits the rows whose key hash starts with these bits.
-    pub(crate) fn for_bucket(&self, bucket: u64, bucket_bits: u32, f: &mut dyn FnMut(RowRef<'_>)) {
-        for row in self.rows.indexed() {
-            let in_bucket = bucket_bits == 0 || self.rows.hash_of(row) >> (64 - bucket_bits) == bucket;
-            if in_bucket && !self.rows.is_dead(row) && !self.is_over(row) {
-                f(self.row(row));
-            }
-        }
+    /// Visits the rows whose key hash starts with these bits, until `f` says no: whether it never did.
+    pub(crate) fn for_bucket(&self, bucket: u64, bucket_bits: u32, f: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
+        let (first, last) = match bucket_bits {
+            0 => (0, u64::MAX),
+            bits => (bucket << (64 - bits), bucket << (64 - bits) | u64::MAX >> bits),
+        };
+        let is_meant = |row: u32| bucket_bits == 0 || (first..=last).contains(&self.rows.hash_of(row));
+        let mut rows = self.rows.indexed_between(first, last);
+        rows.all(|row| !is_meant(row) || self.rows.is_dead(row) || self.is_over(row) || f(self.row(row)))
     }
 
     /// Whether a column holds a NULL in any row that somebody may still see.

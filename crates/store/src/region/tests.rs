@@ -117,16 +117,18 @@ fn buckets_hold_every_key_once() {
         for partition in 0..4 {
             for bucket in 0..1u64 << bits {
                 let mut ids = Vec::new();
-                region.keys_in_bucket(PartitionId(partition), bucket, bits, |row| match row.get(0) {
-                    Datum::Int8(id) => ids.push(id),
-                    other => panic!("{other:?}"),
+                let is_all = region.keys_in_bucket(PartitionId(partition), bucket, bits, |row| {
+                    let Datum::Int8(id) = row.get(0) else { panic!("{:?}", row.get(0)) };
+                    ids.push(id);
+                    true
                 });
+                assert!(is_all);
                 seen.push(ids);
             }
         }
         seen
     };
-    for bits in [0, 1, 5] {
+    for bits in [0, 1, 5, 11] {
         let before = visit(bits);
         let mut all: Vec<i64> = before.iter().flatten().copied().collect();
         all.sort_unstable();
@@ -140,6 +142,13 @@ fn buckets_hold_every_key_once() {
         insert(&region, &[Datum::Int8(id), Datum::Null]).unwrap();
     });
     assert_eq!(bucket_of(77), before);
+    // Whoever has enough says so.
+    let mut met = 0;
+    let is_all = region.keys_in_bucket(PartitionId(0), 0, 0, |_| {
+        met += 1;
+        met < 7
+    });
+    assert_eq!((is_all, met), (false, 7));
 }
 
 #[test]

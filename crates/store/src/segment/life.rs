@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::Segment;
-use crate::life::{Deadline, Keep, Unit, frequency};
+use crate::life::{Deadline, Expiring, Keep, Unit, frequency};
 use crate::memory::{Account, Charge};
 
 /// See the module.
 pub(super) struct Life {
     deadlines: Vec<Deadline>,
+    /// The rows that have one and are not ended.
+    expiring: Expiring,
     /// No row that is not ended ends before it.
     soonest: Deadline,
     used: Vec<AtomicU32>,
@@ -37,6 +39,7 @@ impl Life {
     fn new(account: &Arc<Account>) -> Box<Self> {
         Box::new(Self {
             deadlines: Vec::new(),
+            expiring: Expiring::default(),
             soonest: Deadline::NONE,
             used: Vec::new(),
             counts: Vec::new(),
@@ -133,13 +136,40 @@ impl Segment {
 
     /// Says when a row's life ends.
     pub(crate) fn set_deadline(&mut self, row: u32, deadline: Deadline) {
-        if deadline == self.deadline(row) {
+        let old = self.deadline(row);
+        if deadline == old {
             return;
         }
+        let is_dead = self.is_dead(row);
         let life = self.life_mut();
         life.extend_deadlines(row as usize + 1);
         life.deadlines[row as usize] = deadline;
         life.soonest = life.soonest.min(deadline);
+        if !is_dead {
+            life.expiring.remove(old);
+            life.expiring.add(deadline);
+        }
+    }
+
+    /// The rows, not ended, whose life ends at a time that is known.
+    pub(crate) fn expiring(&self) -> Expiring {
+        self.life.as_ref().map_or_else(Expiring::default, |life| life.expiring)
+    }
+
+    /// A row is ended: it counts no more among those that have a deadline.
+    pub(super) fn forget_deadline(&mut self, row: u32) {
+        let deadline = self.deadline(row);
+        if let Some(life) = &mut self.life {
+            life.expiring.remove(deadline);
+        }
+    }
+
+    /// A row is not ended after all.
+    pub(super) fn recall_deadline(&mut self, row: u32) {
+        let deadline = self.deadline(row);
+        if let Some(life) = &mut self.life {
+            life.expiring.add(deadline);
+        }
     }
 
     /// No row that is not ended ends before this either.

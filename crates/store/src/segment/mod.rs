@@ -304,6 +304,7 @@ impl Segment {
         let dead = self.dead.get_or_insert_with(|| Dead::new(&self.account));
         if dead.insert(row as usize, self.len as usize) {
             self.dead_count += 1;
+            self.forget_deadline(row);
         }
     }
 
@@ -314,6 +315,7 @@ impl Segment {
         {
             dead.remove(row as usize);
             self.dead_count -= 1;
+            self.recall_deadline(row);
         }
     }
 

@@ -60,10 +60,20 @@ pub(super) fn integer_or_error(text: &[u8]) -> Result<i64, KeyError> {
     integer(text).ok_or(KeyError::NOT_AN_INTEGER)
 }
 
-/// A SCAN cursor.
+/// A SCAN cursor, read as C's `strtoul` reads it, which is what Redis asks: one with a minus counts from 2^64 down, an empty
+/// one is 0, and a NUL ends the text.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, KeyError> {
-    let digits = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).ok_or(KeyError::Redis("ERR invalid cursor"))
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (is_negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let number: Option<u64> = digits.and_then(|digits| digits.parse().ok());
+    let number = number.ok_or(KeyError::Redis("ERR invalid cursor"))?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 /// Whether an argument is this word, in any case.
@@ -119,10 +129,23 @@ mod tests {
     }
 
     #[test]
-    fn cursors_are_unsigned() {
-        assert_eq!(cursor(b"0").ok(), Some(0));
-        assert_eq!(cursor(b"18446744073709551615").ok(), Some(u64::MAX));
-        for text in ["-1", "x", "1x", " 1", "18446744073709551616", ""] {
+    fn cursors_are_read_as_c_reads_them() {
+        let good = [
+            ("0", 0),
+            ("007", 7),
+            ("+5", 5),
+            ("", 0),
+            ("3\0x", 3),
+            ("18446744073709551615", u64::MAX),
+            ("-1", u64::MAX),
+            ("-0", 0),
+            ("-18446744073709551615", 1),
+        ];
+        for (text, number) in good {
+            assert_eq!(cursor(text.as_bytes()).ok(), Some(number), "{text}");
+        }
+        let bad = ["x", "1x", " 1", "1 ", "-", "+", "--1", "-+1", "0x1"];
+        for text in bad.into_iter().chain(["18446744073709551616", "-18446744073709551616"]) {
             assert!(cursor(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -80,6 +80,11 @@ impl Clients {
         Registration { client, open: Arc::clone(&self.open) }
     }
 
+    /// The one with this id, if it is open.
+    pub(super) fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.open.lock().get(&id).cloned()
+    }
+
     /// A copy of the list, by id.
     pub(super) fn all(&self) -> Vec<Arc<Client>> {
         self.open.lock().values().cloned().collect()

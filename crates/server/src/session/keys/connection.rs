@@ -2,14 +2,12 @@
 //!
 //! Called through the command table. Touches no key.
 
-use std::collections::HashSet;
-
 use ashlar_protocol::resp::Version;
 
 use super::arguments::{Args, integer, integer_or_error, is};
 use super::clients::{Client, Words};
 use super::error::{KeyError, Outcome};
-use super::{KeySession, Replies, Reply, printed};
+use super::{KeySession, Replies, Reply, check_bytes, printed};
 
 pub(super) fn ping(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     match args.len() {
@@ -205,23 +203,26 @@ pub(super) fn client_info(session: &mut KeySession, _: &Args<'_>, reply: &mut Re
 
 pub(super) fn client_list(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     session.client().ran(session.last);
-    let mut clients = session.service.clients().all();
-    if args.len() == 4 && is(args.at(2), "type") {
-        if !is_normal(args.at(3))? {
-            clients.clear();
-        }
-    } else if args.len() >= 4 && is(args.at(2), "id") {
-        let mut ids = HashSet::with_capacity(args.len() - 3);
-        for id in args.from(3) {
-            ids.insert(integer(id).ok_or(KeyError::Redis("ERR Invalid client ID"))?);
-        }
-        clients.retain(|client| ids.contains(&(client.id as i64)));
-    } else if args.len() != 2 {
-        return Err(KeyError::SYNTAX);
-    }
+    let clients = session.service.clients();
     let mut text = String::new();
-    for client in clients {
-        client.line(&mut text);
+    if args.len() >= 4 && is(args.at(2), "id") {
+        // In the order in which they are asked for, and as often.
+        for id in args.from(3) {
+            let id = integer(id).ok_or(KeyError::Redis("ERR Invalid client ID"))?;
+            if let Some(client) = u64::try_from(id).ok().and_then(|id| clients.find(id)) {
+                client.line(&mut text);
+                check_bytes(text.len())?;
+            }
+        }
+    } else {
+        let is_any = match args.len() {
+            2 => true,
+            4 if is(args.at(2), "type") => is_normal(args.at(3))?,
+            _ => return Err(KeyError::SYNTAX),
+        };
+        if is_any {
+            clients.all().iter().for_each(|client| client.line(&mut text));
+        }
     }
     reply.verbatim(*b"txt", text.as_bytes());
     Ok(())

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use ashlar_base::{Eviction, clock};
+use ashlar_store::Expiring;
 
 use super::arguments::{Args, is};
 use super::error::Outcome;
@@ -130,15 +131,21 @@ fn cluster(_: &KeySession, out: &mut String) -> std::fmt::Result {
     write!(out, "cluster_enabled:0\r\n")
 }
 
+/// As in Redis, those are among the keys whose time has come but that nobody has ended yet: then no key is looked at.
 fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result {
-    match keyspace::count(&session.service) {
-        0 => Ok(()),
-        keys => {
-            let expires: u64 =
-                keyspace::tables(&session.service).iter().map(|table| table.region.expiring_count()).sum();
-            write!(out, "db0:keys={keys},expires={expires},avg_ttl=0\r\n")
-        }
+    let service = &session.service;
+    let (mut keys, mut expiring) = (0, Expiring::default());
+    for table in keyspace::tables(service) {
+        // First what is a part of the other, so that others who write seldom make it the greater one.
+        expiring = expiring.plus(table.region.expiring());
+        keys += table.region.row_estimate();
     }
+    if keys == 0 {
+        return Ok(());
+    }
+    let now = u64::try_from(session.now()).unwrap_or(0);
+    let (expires, ttl) = (expiring.rows.min(keys), expiring.average_left(now));
+    write!(out, "db0:keys={keys},expires={expires},avg_ttl={ttl}\r\n")
 }
 
 /// The parameters of Redis that have a truth here.

@@ -148,7 +148,12 @@ const REPLY_BYTES_MAX: usize = 256 << 20;
 
 /// Refuses a reply that has grown too long.
 fn check_length(reply: &Reply<'_>) -> Result<(), KeyError> {
-    if reply.buffered_bytes() > REPLY_BYTES_MAX {
+    check_bytes(reply.buffered_bytes())
+}
+
+/// Refuses a reply of so many bytes if that is too long.
+fn check_bytes(bytes: usize) -> Result<(), KeyError> {
+    if bytes > REPLY_BYTES_MAX {
         return Err(KeyError::Redis("ERR the reply is too long, ask for less at once"));
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! SCAN and KEYS: the names of all plain keys and rows, in an order that survives whatever others write meanwhile.
 //!
-//! Called through the command table. Never holds more than one partition's lock, and that for one step.
+//! Called through the command table. Never holds more than one partition's lock, and that for as long as it takes to copy
+//! the names of one step: they are compared with a pattern without it.
 
 use ashlar_base::{Datum, PartitionId};
 use ashlar_store::Region;
@@ -17,32 +18,72 @@ const SCAN_BYTES: usize = 1 << 20;
 /// Steps of one SCAN through places without keys.
 const SCAN_STEPS_MAX: u32 = 4096;
 
+/// Names that are copied in one hold of a lock, and their bytes, after which a step becomes a finer one.
+const STEP_NAMES_MAX: usize = 1024;
+const STEP_BYTES_MAX: usize = 128 << 10;
+
+/// Names that a step of KEYS is meant to bring.
+const KEYS_STEP: u64 = 256;
+
 /// Whether a plain key cannot be reached by its own name, because a table was created later whose rows are named so.
 /// Such a key still has the name of its row, `kv:{key}`.
 fn is_hidden(service: &KeyService, key: &[u8]) -> bool {
     row_name::split(key).is_some_and(|row| service.shared.engine.catalog().grid_table(row.table).is_some())
 }
 
-/// Visits the names of one place of a table, and returns the place after it.
-fn visit(
-    service: &KeyService,
-    table: &RowTable,
-    place: Place,
-    bits: u32,
-    name: &mut Vec<u8>,
-    mut f: impl FnMut(&[u8]),
-) -> Option<Place> {
-    let plain = table.region.id() == service.kv.id();
-    let bits = place.finest(bits);
-    table.region.keys_in_bucket(PartitionId(place.partition), place.bucket(bits), bits, |row| {
-        name.clear();
-        match (plain, row.get(0)) {
-            (true, Datum::Bytea(bytes)) if !is_hidden(service, bytes) => name.extend_from_slice(bytes),
-            _ => table.write_name_of(&row, name),
+/// The names of one step, end to end, as they were copied under a lock.
+struct Names<'s> {
+    text: &'s mut Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl<'s> Names<'s> {
+    fn new(text: &'s mut Vec<u8>) -> Self {
+        Self { text, ends: Vec::new() }
+    }
+
+    /// Copies the names of the step that begins at a place of a table, and returns the place after it. `bits` grows where that
+    /// would hold the lock for too long.
+    fn copy(&mut self, service: &KeyService, table: &RowTable, place: Place, bits: &mut u32) -> Option<Place> {
+        let is_plain = table.region.id() == service.kv.id();
+        *bits = place.finest(*bits);
+        loop {
+            self.text.clear();
+            self.ends.clear();
+            let (partition, bucket) = (PartitionId(place.partition), place.bucket(*bits));
+            let is_all = table.region.keys_in_bucket(partition, bucket, *bits, |row| {
+                match (is_plain, row.get(0)) {
+                    (true, Datum::Bytea(bytes)) => self.text.extend_from_slice(bytes),
+                    _ => table.write_name_of(&row, self.text),
+                }
+                self.ends.push(self.text.len());
+                let is_little = self.ends.len() < STEP_NAMES_MAX && self.text.len() < STEP_BYTES_MAX;
+                is_little || *bits == HASH_BITS
+            });
+            if is_all {
+                return place.after(*bits, table.region.partition_count());
+            }
+            *bits += 1;
         }
-        f(name);
-    });
-    place.after(bits, table.region.partition_count())
+    }
+
+    /// Calls `f` with each of them.
+    fn for_each(&self, service: &KeyService, table: &RowTable, mut f: impl FnMut(&[u8])) {
+        let is_plain = table.region.id() == service.kv.id();
+        let mut hidden = Vec::new();
+        let mut start = 0;
+        for &end in &self.ends {
+            let name = &self.text[start..end];
+            start = end;
+            if is_plain && is_hidden(service, name) {
+                hidden.clear();
+                table.write_name(&[Datum::Bytea(name)], &mut hidden);
+                f(&hidden);
+            } else {
+                f(name);
+            }
+        }
+    }
 }
 
 /// A place in the order of SCAN within one table: a partition, and how far the hashes of its keys were visited.
@@ -82,12 +123,11 @@ impl Place {
     }
 }
 
-/// Steps of a partition that bring about `count` keys each. A step looks at every key of its partition, so there
-/// are sixteen steps in a partition at the most: a whole scan does sixteen times the work of one look at all keys.
+/// Steps of a partition that bring about `count` keys each.
 fn step_bits(region: &Region, count: u64) -> u32 {
-    let per_partition = region.row_count() / u64::from(region.partition_count());
+    let per_partition = region.row_estimate() / u64::from(region.partition_count());
     let steps = per_partition / count.max(1);
-    steps.clamp(1, 16).ilog2()
+    steps.clamp(1, 1 << HASH_BITS).ilog2()
 }
 
 /// Where a SCAN goes on.
@@ -105,12 +145,12 @@ struct Cursor {
 const PARTITION_BITS: u32 = 14;
 
 impl Cursor {
-    fn decode(number: u64) -> Outcome<Self> {
+    /// Any number is a place: as in Redis, a scan from behind the last one is over.
+    fn decode(number: u64) -> Self {
         let low = |number: u64, bits: u32| (number & ((1 << bits) - 1)) as u16;
-        let table = u32::try_from(number >> (PARTITION_BITS + HASH_BITS));
-        let table = table.map_err(|_| KeyError::Redis("ERR invalid cursor"))?;
+        let table = u32::try_from(number >> (PARTITION_BITS + HASH_BITS)).unwrap_or(u32::MAX);
         let partition = low(number >> HASH_BITS, PARTITION_BITS);
-        Ok(Self { table, place: Place { partition, hash: low(number, HASH_BITS) } })
+        Self { table, place: Place { partition, hash: low(number, HASH_BITS) } }
     }
 
     fn encode(self) -> u64 {
@@ -156,10 +196,10 @@ impl<'a> ScanOptions<'a> {
 }
 
 pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let start = Cursor::decode(cursor(args.at(1))?)?;
+    let start = Cursor::decode(cursor(args.at(1))?);
     let options = ScanOptions::parse(args)?;
     let service = &session.service;
-    let name = &mut session.scratch;
+    let mut names = Names::new(&mut session.scratch);
     let mut found = Vec::new();
     let mut elements = Reply::new(&mut found, session.version);
     let (mut matched, mut visited, mut next) = (0, 0, None);
@@ -171,14 +211,16 @@ pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
         }
         let place = if id == start.table { start.place } else { Place::default() };
         let mut place = Some(place).filter(|place| place.partition < table.region.partition_count());
-        let bits = step_bits(&table.region, options.count);
+        let step = step_bits(&table.region, options.count);
         while let Some(here) = place {
             if visited >= options.count || steps_left == 0 || elements.buffered_bytes() >= SCAN_BYTES {
                 next = Some(Cursor { table: id, place: here });
                 break 'tables;
             }
             steps_left -= 1;
-            place = visit(service, &table, here, bits, name, |name| {
+            let mut bits = step;
+            place = names.copy(service, &table, here, &mut bits);
+            names.for_each(service, &table, |name| {
                 visited += 1;
                 if glob::matches(options.pattern, name) {
                     matched += 1;
@@ -197,14 +239,16 @@ pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
 pub(super) fn keys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let pattern = args.at(1);
     let service = &session.service;
-    let name = &mut session.scratch;
+    let mut names = Names::new(&mut session.scratch);
     let mut found = Vec::new();
     let mut elements = Reply::new(&mut found, session.version);
     let mut matched = 0;
     for table in tables(service) {
         let mut place = Some(Place::default());
+        let mut bits = step_bits(&table.region, KEYS_STEP);
         while let Some(here) = place {
-            place = visit(service, &table, here, 0, name, |name| {
+            place = names.copy(service, &table, here, &mut bits);
+            names.for_each(service, &table, |name| {
                 if glob::matches(pattern, name) {
                     matched += 1;
                     elements.bulk(name);
@@ -227,10 +271,10 @@ mod tests {
     #[test]
     fn cursors_survive_the_way_through_a_client() {
         let cursor = Cursor { table: 16_400, place: Place { partition: 16_383, hash: (1 << HASH_BITS) - 1 } };
-        assert_eq!(Cursor::decode(cursor.encode()).unwrap(), cursor);
+        assert_eq!(Cursor::decode(cursor.encode()), cursor);
         // A double holds it exactly for the first thirty million tables.
         assert!(cursor.encode() < 1 << 53);
-        assert!(Cursor::decode(u64::MAX).is_err());
+        assert_eq!(Cursor::decode(u64::MAX).table, u32::MAX, "behind the last table");
         assert!(u32::from(ashlar_base::slot::SLOT_COUNT) <= 1 << PARTITION_BITS);
     }
 

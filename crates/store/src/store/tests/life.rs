@@ -517,6 +517,7 @@ impl Model {
                 if let Datum::Int8(key) = row.get(0) {
                     named.insert(key);
                 }
+                true
             });
         }
         named
