@@ -10,13 +10,11 @@ use ashlar_functions::catalog::name_of;
 use ashlar_functions::names::{NAME_END, shown_name};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
-    With,
+    CastKind, Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visitor, VisitorMut, With,
 };
 
 use super::names::{folded, label_of};
-use super::with_once::Reads;
 use super::{Planner, SelectPlan};
 use crate::columns::Column;
 use crate::sql_types::ast_of;
@@ -73,11 +71,10 @@ impl VisitorMut for Renaming {
                     let hidden = format!("{name}{NAME_END}{}", self.number);
                     with.cte_tables[index].alias.name = Ident::with_quote('"', hidden.clone());
                     let mut rename = Rename { name: &name, hidden: &hidden, shadows: 0 };
-                    if with.recursive {
-                        let _ = walk::visit_mut(with.cte_tables[index].query.as_mut(), &mut rename);
-                    }
-                    for later in &mut with.cte_tables[index + 1..] {
-                        let _ = walk::visit_mut(later.query.as_mut(), &mut rename);
+                    // With RECURSIVE each of them sees all.
+                    let unseen = if with.recursive { 0 } else { index + 1 };
+                    for seeing in &mut with.cte_tables[unseen..] {
+                        let _ = walk::visit_mut(seeing.query.as_mut(), &mut rename);
                     }
                     let _ = walk::visit_mut(query, &mut rename);
                 }
@@ -151,83 +148,6 @@ impl VisitorMut for Rename<'_> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// Puts unions of WITH RECURSIVE that do not read themselves in parentheses: of others the engine sees the two parts alone, and would take the
-/// second one's rows for some of the first one's types.
-///
-/// # Errors
-/// 42P19 for a query that reads itself elsewhere than once in the second part of a union, 0A000 for one with more around that than PostgreSQL
-/// has, and for WITH in it.
-pub(super) fn settle_recursive(query: &mut Query) -> Result<()> {
-    struct Recursive;
-    impl VisitorMut for Recursive {
-        type Break = Error;
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            let tables = query.with.iter_mut().filter(|with| with.recursive).flat_map(|with| &mut with.cte_tables);
-            for cte in tables {
-                let name = folded(&cte.alias.name);
-                if Reads::of(&cte.query, &name).count == 0 {
-                    if matches!(cte.query.body.as_ref(), SetExpr::SetOperation { .. }) {
-                        *cte.query = bare(&SetExpr::Query(cte.query.clone()));
-                    }
-                    continue;
-                }
-                while let SetExpr::Query(inner) = cte.query.body.as_ref()
-                    && *cte.query == bare(&cte.query.body)
-                {
-                    let inner = inner.clone();
-                    cte.query = inner;
-                }
-                if let Err(error) = check_recursive(&cte.query, &name) {
-                    return ControlFlow::Break(error);
-                }
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    match walk::visit_mut(query, &mut Recursive) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// The form of a query that reads itself.
-fn check_recursive(query: &Query, name: &str) -> Result<()> {
-    let shown = shown_name(name);
-    let invalid = |message: String| Err(Error::new(ErrorCode::InvalidRecursion, message));
-    let clause = match &query.limit_clause {
-        _ if query.order_by.is_some() => Some("ORDER BY"),
-        Some(LimitClause::LimitOffset { offset: Some(_), .. }) => Some("OFFSET"),
-        Some(_) => Some("LIMIT"),
-        None => None,
-    };
-    if let Some(clause) = clause
-        && !matches!(query.body.as_ref(), SetExpr::Select(_))
-    {
-        return Err(Error::unsupported(format!("{clause} in a recursive query is not implemented")));
-    }
-    let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = query.body.as_ref() else {
-        return invalid(format!(
-            "recursive query \"{shown}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
-        ));
-    };
-    if query.with.is_some() {
-        return Err(Error::unsupported("WITH in a recursive query is not supported")
-            .with_hint("Say it before the recursive query, in the same WITH."));
-    }
-    let reference = format!("recursive reference to query \"{shown}\" must not appear");
-    if Reads::of(&bare(left), name).count > 0 {
-        return invalid(format!("{reference} within its non-recursive term"));
-    }
-    let reads = Reads::of(&bare(right), name);
-    if reads.in_expressions > 0 {
-        return invalid(format!("{reference} within a subquery"));
-    }
-    if reads.count > 1 {
-        return invalid(format!("{reference} more than once"));
-    }
-    Ok(())
 }
 
 /// Casts both parts of each recursive query of a WITH to the types of the first.
@@ -314,7 +234,7 @@ fn check_parts(name: &str, first: &[Column], then: &[Column]) -> Result<()> {
 }
 
 /// A query of nothing but a body.
-fn bare(body: &SetExpr) -> Query {
+pub(super) fn bare(body: &SetExpr) -> Query {
     Query {
         with: None,
         body: Box::new(body.clone()),

@@ -154,7 +154,7 @@ fn columns_of(schema: &DFSchema) -> Vec<Source> {
 }
 
 /// The tables that a query reads by a name alone.
-fn names_in(query: &Query) -> HashSet<String> {
+pub(super) fn names_in(query: &Query) -> HashSet<String> {
     struct Names(HashSet<String>);
     impl Visitor for Names {
         type Break = ();
