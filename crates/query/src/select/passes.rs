@@ -20,7 +20,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     recursive::settle(planner, query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
-    scopes::type_recursive(planner, query)?;
+    recursive::types::settle(planner, query, declared)?;
     aliases::fill(planner, query)?;
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;

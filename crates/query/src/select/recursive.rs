@@ -23,6 +23,8 @@ use super::sources::names_in;
 use super::with_once::{Reads, read};
 use crate::key_plan::single;
 
+pub(super) mod types;
+
 /// Sorts the queries of each WITH RECURSIVE, and puts unions among them that do not read themselves in parentheses: of others the engine sees the
 /// two parts alone, and would take the second one's rows for some of the first one's types.
 ///
