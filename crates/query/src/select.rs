@@ -85,6 +85,7 @@ mod per_row;
 mod qualifiers;
 mod reading;
 mod ready;
+mod recursive;
 mod rewrite;
 mod runnable;
 mod scopes;

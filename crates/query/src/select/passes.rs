@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, scopes, stars, targets,
-    values, with_once,
+    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, recursive, scopes, stars,
+    targets, values, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -17,10 +17,10 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
-    scopes::settle_recursive(query)?;
+    recursive::settle(planner, query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
-    scopes::type_recursive(planner, query)?;
+    recursive::types::settle(planner, query, declared)?;
     aliases::fill(planner, query)?;
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;

@@ -1,24 +1,18 @@
-//! WITH: an inner name hides an outer one, and the columns of a recursive query have the types of its first part.
+//! WITH: an inner name hides an outer one.
 //!
 //! Called by the planner for each query before it is planned.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
-use ashlar_functions::catalog::name_of;
-use ashlar_functions::names::{NAME_END, shown_name};
+use ashlar_base::{Error, ErrorCode, Result, SqlType};
+use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visitor, VisitorMut,
+    CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Visitor, VisitorMut,
     With,
 };
 
-use super::names::{folded, label_of};
-use super::with_once::Reads;
-use super::{Planner, SelectPlan};
-use crate::columns::Column;
+use super::names::folded;
 use crate::sql_types::ast_of;
 
 /// Gives a name of its own to each WITH query that has the name of one around it.
@@ -73,11 +67,10 @@ impl VisitorMut for Renaming {
                     let hidden = format!("{name}{NAME_END}{}", self.number);
                     with.cte_tables[index].alias.name = Ident::with_quote('"', hidden.clone());
                     let mut rename = Rename { name: &name, hidden: &hidden, shadows: 0 };
-                    if with.recursive {
-                        let _ = walk::visit_mut(with.cte_tables[index].query.as_mut(), &mut rename);
-                    }
-                    for later in &mut with.cte_tables[index + 1..] {
-                        let _ = walk::visit_mut(later.query.as_mut(), &mut rename);
+                    // With RECURSIVE each of them sees all.
+                    let unseen = if with.recursive { 0 } else { index + 1 };
+                    for seeing in &mut with.cte_tables[unseen..] {
+                        let _ = walk::visit_mut(seeing.query.as_mut(), &mut rename);
                     }
                     let _ = walk::visit_mut(query, &mut rename);
                 }
@@ -153,168 +146,8 @@ impl VisitorMut for Rename<'_> {
     }
 }
 
-/// Puts unions of WITH RECURSIVE that do not read themselves in parentheses: of others the engine sees the two parts alone, and would take the
-/// second one's rows for some of the first one's types.
-///
-/// # Errors
-/// 42P19 for a query that reads itself elsewhere than once in the second part of a union, 0A000 for one with more around that than PostgreSQL
-/// has, and for WITH in it.
-pub(super) fn settle_recursive(query: &mut Query) -> Result<()> {
-    struct Recursive;
-    impl VisitorMut for Recursive {
-        type Break = Error;
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            let tables = query.with.iter_mut().filter(|with| with.recursive).flat_map(|with| &mut with.cte_tables);
-            for cte in tables {
-                let name = folded(&cte.alias.name);
-                if Reads::of(&cte.query, &name).count == 0 {
-                    if matches!(cte.query.body.as_ref(), SetExpr::SetOperation { .. }) {
-                        *cte.query = bare(&SetExpr::Query(cte.query.clone()));
-                    }
-                    continue;
-                }
-                while let SetExpr::Query(inner) = cte.query.body.as_ref()
-                    && *cte.query == bare(&cte.query.body)
-                {
-                    let inner = inner.clone();
-                    cte.query = inner;
-                }
-                if let Err(error) = check_recursive(&cte.query, &name) {
-                    return ControlFlow::Break(error);
-                }
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    match walk::visit_mut(query, &mut Recursive) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// The form of a query that reads itself.
-fn check_recursive(query: &Query, name: &str) -> Result<()> {
-    let shown = shown_name(name);
-    let invalid = |message: String| Err(Error::new(ErrorCode::InvalidRecursion, message));
-    let clause = match &query.limit_clause {
-        _ if query.order_by.is_some() => Some("ORDER BY"),
-        Some(LimitClause::LimitOffset { offset: Some(_), .. }) => Some("OFFSET"),
-        Some(_) => Some("LIMIT"),
-        None => None,
-    };
-    if let Some(clause) = clause
-        && !matches!(query.body.as_ref(), SetExpr::Select(_))
-    {
-        return Err(Error::unsupported(format!("{clause} in a recursive query is not implemented")));
-    }
-    let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = query.body.as_ref() else {
-        return invalid(format!(
-            "recursive query \"{shown}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
-        ));
-    };
-    if query.with.is_some() {
-        return Err(Error::unsupported("WITH in a recursive query is not supported")
-            .with_hint("Say it before the recursive query, in the same WITH."));
-    }
-    let reference = format!("recursive reference to query \"{shown}\" must not appear");
-    if Reads::of(&bare(left), name).count > 0 {
-        return invalid(format!("{reference} within its non-recursive term"));
-    }
-    let reads = Reads::of(&bare(right), name);
-    if reads.in_expressions > 0 {
-        return invalid(format!("{reference} within a subquery"));
-    }
-    if reads.count > 1 {
-        return invalid(format!("{reference} more than once"));
-    }
-    Ok(())
-}
-
-/// Casts both parts of each recursive query of a WITH to the types of the first.
-///
-/// # Errors
-/// As [`check_parts`].
-pub(super) fn type_recursive(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    // Whoever asks for the types of one has settled those before it.
-    if planner.is_typing.swap(true, Ordering::Relaxed) {
-        return Ok(());
-    }
-    let typed = type_each(planner, query);
-    planner.is_typing.store(false, Ordering::Relaxed);
-    typed
-}
-
-fn type_each(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    let Some(with) = &mut query.with else { return Ok(()) };
-    if !with.recursive {
-        return Ok(());
-    }
-    for index in 0..with.cte_tables.len() {
-        let (before, rest) = with.cte_tables.split_at_mut(index);
-        let mut beside = before.to_vec();
-        beside.push(rest[0].clone());
-        let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = rest[0].query.body.as_mut() else {
-            continue;
-        };
-        let seeing = |cte_tables: Vec<Cte>| With { with_token: with.with_token.clone(), recursive: true, cte_tables };
-        let first = Query { with: (!before.is_empty()).then(|| seeing(before.to_vec())), ..bare(left) };
-        // What is wrong with it is found when all of it is planned.
-        let Ok(plan) = SelectPlan::new(planner, Statement::Query(Box::new(first)), &[]) else { continue };
-        let types: Vec<Option<SqlType>> = plan.columns.iter().map(|column| castable(column.sql_type)).collect();
-        cast_outputs(left, &types, true);
-        // The other part reads the rows of the first as those of a query that is not recursive.
-        if let Some(cte) = beside.last_mut() {
-            *cte.query = bare(&SetExpr::Query(Box::new(bare(left))));
-            let name = folded(&cte.alias.name);
-            let then = Query { with: Some(seeing(beside)), ..bare(right) };
-            if let Ok(then) = SelectPlan::new(planner, Statement::Query(Box::new(then)), &[]) {
-                check_parts(shown_name(&name), &plan.columns, &then.columns)?;
-            }
-        }
-        cast_outputs(right, &types, false);
-    }
-    Ok(())
-}
-
-/// The engine makes what the other part of a recursive query gives one of the first part's types, whatever that takes.
-///
-/// # Errors
-/// 42804 for a type that has values which that of the first part has not; 0A000 for a numeric of more digits behind the point, which
-/// PostgreSQL keeps.
-fn check_parts(name: &str, first: &[Column], then: &[Column]) -> Result<()> {
-    use ScalarType::{Date, Float4, Float8, Int2, Int4, Int8, Numeric, Timestamp, Timestamptz};
-    for (number, (first, then)) in (1..).zip(first.iter().zip(then)) {
-        let (SqlType::Scalar(one), SqlType::Scalar(other)) = (first.sql_type, then.sql_type) else { continue };
-        let is_wider = match one {
-            Int2 | Int4 | Int8 => matches!(other, Numeric { .. } | Float4 | Float8),
-            Numeric { .. } => matches!(other, Float4 | Float8),
-            Float4 => other == Float8,
-            Date => matches!(other, Timestamp | Timestamptz),
-            Timestamp => other == Timestamptz,
-            _ => false,
-        };
-        if is_wider {
-            let (one, other) = (name_of(first.sql_type), name_of(then.sql_type));
-            let message = format!(
-                "recursive query \"{name}\" column {number} has type {one} in non-recursive term but type {other} overall"
-            );
-            return Err(Error::new(ErrorCode::DatatypeMismatch, message)
-                .with_hint("Cast the output of the non-recursive term to the correct type."));
-        }
-        if let (Numeric { scale: digits, .. }, Numeric { scale: wanted, .. }) = (one, other)
-            && wanted > digits
-        {
-            let message = format!(
-                "column {number} of the recursive query \"{name}\" with more digits behind the point than in its first part is not supported"
-            );
-            return Err(Error::unsupported(message).with_hint("Cast it to one numeric(p, s) in both parts."));
-        }
-    }
-    Ok(())
-}
-
 /// A query of nothing but a body.
-fn bare(body: &SetExpr) -> Query {
+pub(super) fn bare(body: &SetExpr) -> Query {
     Query {
         with: None,
         body: Box::new(body.clone()),
@@ -329,69 +162,13 @@ fn bare(body: &SetExpr) -> Query {
     }
 }
 
-/// Types that a cast neither cuts nor rounds.
-fn castable(sql_type: SqlType) -> Option<SqlType> {
-    match sql_type.scalar() {
-        ScalarType::Numeric { .. } | ScalarType::Varchar { .. } | ScalarType::Char { .. } => None,
-        _ => Some(sql_type),
+/// A query in others with these WITH, from the outermost; it has none itself.
+pub(super) fn inside(mut around: Vec<With>, query: Query) -> Query {
+    let mut query = Query { with: around.pop(), ..query };
+    while let Some(with) = around.pop() {
+        query = Query { with: Some(with), ..bare(&SetExpr::Query(Box::new(query))) };
     }
-}
-
-/// `nullable`: what comes out may be NULL, whatever goes in; the first part decides that for both.
-fn cast_outputs(body: &mut SetExpr, types: &[Option<SqlType>], nullable: bool) {
-    match body {
-        SetExpr::Select(select) if select.projection.len() == types.len() => {
-            let plain =
-                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-            if !select.projection.iter().all(plain) {
-                return;
-            }
-            let mut labels: Vec<String> = Vec::new();
-            for (ordinal, (item, sql_type)) in select.projection.iter_mut().zip(types).enumerate() {
-                let Some(sql_type) = sql_type else { continue };
-                match item {
-                    SelectItem::UnnamedExpr(expr) => {
-                        let mut label = label_of(expr);
-                        if label == "?column?" || labels.contains(&label) {
-                            label = format!("{label}{NAME_END}{ordinal}");
-                        }
-                        labels.push(label.clone());
-                        let expr = settled(expr.clone(), *sql_type, nullable);
-                        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label) };
-                    }
-                    SelectItem::ExprWithAlias { expr, .. } => *expr = settled(expr.clone(), *sql_type, nullable),
-                    _ => {}
-                }
-            }
-        }
-        SetExpr::Values(values) => {
-            for row in &mut values.rows {
-                for (cell, sql_type) in row.content.iter_mut().zip(types) {
-                    if let Some(sql_type) = sql_type {
-                        *cell = settled(cell.clone(), *sql_type, nullable);
-                    }
-                }
-            }
-        }
-        SetExpr::Query(query) if query.with.is_none() => cast_outputs(&mut query.body, types, nullable),
-        _ => {}
-    }
-}
-
-/// The expression as a type; `NULLIF(expr, NULL)` is the same value that may be NULL.
-fn settled(expr: Expr, sql_type: SqlType, nullable: bool) -> Expr {
-    if !nullable {
-        return cast(expr, sql_type);
-    }
-    let Ok(Statement::Query(query)) = super::parse("SELECT nullif(NULL, NULL)") else { return expr };
-    let SetExpr::Select(mut select) = *query.body else { return expr };
-    let Some(SelectItem::UnnamedExpr(Expr::Function(mut function))) = select.projection.pop() else { return expr };
-    if let FunctionArguments::List(list) = &mut function.args
-        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut()
-    {
-        *first = expr;
-    }
-    cast(Expr::Function(function), sql_type)
+    query
 }
 
 /// `CAST(expr AS type)`

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::Planner;
 use super::aliases::ROWS_OF_SUBQUERY;
 use super::names::folded;
+use super::scopes::inside;
 
 /// A column of FROM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,14 +108,15 @@ impl<'a, 'b> Sources<'a, 'b> {
             }
             select.from.push(own);
         }
-        query.with = self.with_for(&names_in(&query))?;
-        self.of_query(Statement::Query(query))
+        let around = self.with_for(&names_in(&query))?;
+        self.of_query(Statement::Query(Box::new(inside(around, *query))))
     }
 
-    /// The WITH queries that somebody sees who reads tables of these names; `None` for who reads one of which it is a part itself.
-    fn with_for(&self, names: &HashSet<String>) -> Option<Option<With>> {
+    /// The WITH, from the outermost, that somebody sees who reads tables of these names, and none where none of theirs is read; `None` for who
+    /// reads one of which it is a part itself.
+    fn with_for(&self, names: &HashSet<String>) -> Option<Vec<With>> {
         let is_read = |cte: &Cte| names.contains(&folded(&cte.alias.name));
-        let mut seen: Option<With> = None;
+        let mut seen: Vec<With> = Vec::new();
         let mut is_any_read = false;
         for (number, scope) in self.scopes.iter().enumerate() {
             let Some(with) = &scope.with else { continue };
@@ -124,11 +126,11 @@ impl<'a, 'b> Sources<'a, 'b> {
                 return None;
             }
             is_any_read |= before.iter().any(is_read);
-            let seen = seen.get_or_insert_with(|| With { cte_tables: Vec::new(), ..with.clone() });
-            seen.recursive |= with.recursive;
-            seen.cte_tables.extend_from_slice(before);
+            if !before.is_empty() {
+                seen.push(With { cte_tables: before.to_vec(), ..with.clone() });
+            }
         }
-        Some(seen.filter(|with| is_any_read && !with.cte_tables.is_empty()))
+        Some(if is_any_read { seen } else { Vec::new() })
     }
 
     /// The columns that a query gives. A walk asks again for what another one has asked for, and so does each query around an item for
@@ -154,7 +156,7 @@ fn columns_of(schema: &DFSchema) -> Vec<Source> {
 }
 
 /// The tables that a query reads by a name alone.
-fn names_in(query: &Query) -> HashSet<String> {
+pub(super) fn names_in(query: &Query) -> HashSet<String> {
     struct Names(HashSet<String>);
     impl Visitor for Names {
         type Break = ();

@@ -30,7 +30,8 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
 /// Says by their places the outputs by whose names a query is grouped, in it and in every query inside it.
 ///
 /// # Errors
-/// 42702 for a name of several columns or of several outputs, 42601 for a constant that is no place.
+/// 42702 for a name of several columns or of several outputs, 42601 for a constant that is no place; in grouping sets 42P10 for a place that is
+/// not in the list, and 0A000 for one behind a star.
 pub(super) fn settle_groups(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
     sources::in_each_query(planner, query, settle_groups_of)
 }
@@ -57,8 +58,17 @@ fn grouped_by(sources: &Sources<'_, '_>, select: &Select, written: Vec<Expr>) ->
         Expr::Identifier(name) => outputs.is_called(&folded(name)),
         _ => false,
     };
-    let columns = if written.iter().any(is_called) { sources.of_from(&select.from) } else { None };
+    let is_any_called = written.iter().flat_map(items_of).any(is_called);
+    let columns = if is_any_called { sources.of_from(&select.from) } else { None };
     outputs.grouped(written, columns.as_deref())
+}
+
+/// What an item of GROUP BY is about: itself, or what its grouping sets have.
+fn items_of(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) => sets.iter().flatten().collect(),
+        other => vec![other],
+    }
 }
 
 /// An expression without the parentheses around it.
@@ -181,6 +191,17 @@ struct Output<'s> {
     expr: &'s Expr,
 }
 
+/// 42601
+fn no_place_in_group() -> Error {
+    Error::new(ErrorCode::SyntaxError, "non-integer constant in GROUP BY")
+}
+
+/// 0A000 for a position of which only the engine knows what it is.
+fn in_star(clause: &str) -> Error {
+    let message = format!("{clause} with the position of a column of a star is not supported");
+    Error::unsupported(message).with_hint("Say the column by its name.")
+}
+
 /// The outputs of a select list but those of its stars.
 struct Outputs<'s> {
     list: Vec<Output<'s>>,
@@ -222,14 +243,21 @@ impl<'s> Outputs<'s> {
     /// What a query is grouped by, with its outputs' places for their names. `columns` are those of FROM; `None` where they are not known.
     fn grouped(&self, written: Vec<Expr>, columns: Option<&[Source]>) -> Result<Vec<Expr>> {
         let mut grouped: Vec<Expr> = Vec::with_capacity(written.len());
-        for expr in written {
-            let output = match (bare(&expr), columns) {
-                (Expr::Value(value), _) if is_no_place(&value.value) => {
-                    return Err(Error::new(ErrorCode::SyntaxError, "non-integer constant in GROUP BY"));
+        for mut expr in written {
+            if let Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) = &mut expr {
+                for item in sets.iter_mut().flatten() {
+                    self.meant_in_set(item, columns)?;
                 }
+            }
+            let output = match (bare(&expr), columns) {
+                (Expr::Value(value), _) if is_no_place(&value.value) => return Err(no_place_in_group()),
                 (Expr::Identifier(name), Some(columns)) => self.group_of(name, columns)?,
                 _ => None,
             };
+            let output = output.map(|output| match output.place {
+                Some(place) => Expr::value(Value::Number((place + 1).to_string(), false)),
+                None => output.expr.clone(),
+            });
             match output {
                 // Once is enough.
                 Some(output) if grouped.contains(&output) => {}
@@ -240,25 +268,37 @@ impl<'s> Outputs<'s> {
         Ok(grouped)
     }
 
+    /// Puts an output's expression in the place of its number or name in a grouping set, where the engine takes a number for a value.
+    fn meant_in_set(&self, item: &mut Expr, columns: Option<&[Source]>) -> Result<()> {
+        let output = match (bare(item), columns) {
+            (Expr::Value(value), _) if is_no_place(&value.value) => return Err(no_place_in_group()),
+            (Expr::Value(value), _) => match &value.value {
+                Value::Number(digits, _) => Some(self.at(digits, "GROUP BY")?.ok_or_else(|| in_star("GROUP BY"))?),
+                _ => None,
+            },
+            (Expr::Identifier(name), Some(columns)) => self.group_of(name, columns)?,
+            _ => None,
+        };
+        if let Some(output) = output {
+            *item = output.expr.clone();
+        }
+        Ok(())
+    }
+
     /// The output that a name by itself means in GROUP BY; `None` for a column.
-    fn group_of(&self, ident: &Ident, columns: &[Source]) -> Result<Option<Expr>> {
+    fn group_of(&self, ident: &Ident, columns: &[Source]) -> Result<Option<&Output<'s>>> {
         let name = folded(ident);
         if !self.is_called(&name) {
             return Ok(None);
         }
         match columns.iter().filter(|column| column.name == name).count() {
-            0 => {}
-            1 => return Ok(None),
+            0 => self.named(ident, "GROUP BY"),
+            1 => Ok(None),
             _ => {
                 let message = format!("column reference \"{name}\" is ambiguous");
-                return Err(Error::new(ErrorCode::AmbiguousColumn, message));
+                Err(Error::new(ErrorCode::AmbiguousColumn, message))
             }
         }
-        let output = self.named(ident, "GROUP BY")?;
-        Ok(output.map(|output| match output.place {
-            Some(place) => Expr::value(Value::Number((place + 1).to_string(), false)),
-            None => output.expr.clone(),
-        }))
     }
 
     fn reading(&self, expr: &Expr) -> Reading {
@@ -392,10 +432,7 @@ impl<'s> Outputs<'s> {
                     match self.at(digits, clause)? {
                         Some(output) => Some(output),
                         None if clause == "ORDER BY" => None,
-                        None => {
-                            let message = format!("{clause} with the position of a column of a star is not supported");
-                            return Err(Error::unsupported(message).with_hint("Say the column by its name."));
-                        }
+                        None => return Err(in_star(clause)),
                     }
                 }
                 _ => {

@@ -88,7 +88,7 @@ impl Check<'_> {
 }
 
 /// The WITH query that an item of FROM may be.
-fn read(factor: &TableFactor) -> Option<String> {
+pub(super) fn read(factor: &TableFactor) -> Option<String> {
     match factor {
         TableFactor::Table { name, args: None, .. } => match &name.0[..] {
             [part] => part.as_ident().map(folded),

@@ -238,11 +238,12 @@ impl Analysis<'_> {
 
     /// The CTEs of a WITH; they are in force until the query that has it ends.
     pub(super) fn with(&mut self, with: &WithClause, outer: Option<&Scope<'_>>) -> Result<()> {
-        for cte in &with.ctes {
+        for (place, cte) in with.ctes.iter().enumerate() {
             let Some(NodeEnum::CommonTableExpr(cte)) = &cte.node else { continue };
+            let before = self.ctes.len();
             if with.recursive {
-                // Inside of it, its name means rows that nobody knows.
-                self.ctes.push(unknown_cte(&cte.ctename));
+                // Inside of it, its name and those behind it mean rows that nobody knows.
+                self.ctes.extend(with.ctes[place..].iter().filter_map(name_of_cte).map(unknown_cte));
             }
             let Some(NodeEnum::SelectStmt(select)) = nodes::inner(&cte.ctequery) else {
                 return Err(Error::unsupported("WITH that changes rows is not supported for sharded tables")
@@ -252,9 +253,7 @@ impl Analysis<'_> {
                 self.object("SEARCH and CYCLE add columns that are not known");
             }
             let query = self.query(select, outer)?;
-            if with.recursive {
-                self.ctes.pop();
-            }
+            self.ctes.truncate(before);
             let is_recursive = with.recursive && select.op != SetOperation::SetopNone as i32;
             self.ctes.push(self.named_cte(cte, query, is_recursive));
         }
@@ -411,6 +410,13 @@ fn values(select: &SelectStmt) -> Query {
     };
     let outputs = (1..=width).map(|number| Output { name: Some(format!("column{number}")), variable: None });
     Query { outputs: outputs.collect(), is_complete: true, is_restrictable: true, ..Query::default() }
+}
+
+fn name_of_cte(node: &Node) -> Option<&str> {
+    match &node.node {
+        Some(NodeEnum::CommonTableExpr(cte)) => Some(cte.ctename.as_str()),
+        _ => None,
+    }
 }
 
 fn unknown_cte(name: &str) -> Cte {
