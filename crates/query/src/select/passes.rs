@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, recursive, scopes, stars,
-    targets, values, with_once,
+    Planner, aliases, ambiguous, casts, grouping, joins, labels, name_outputs, ordering, qualifiers, recursive,
+    references, scopes, stars, targets, values, whole_rows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -17,6 +17,8 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
+    references::settle(query)?;
+    whole_rows::settle(planner.catalog, query)?;
     recursive::settle(planner, query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
@@ -31,6 +33,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     targets::settle(planner, query)?;
     name_outputs(query);
     let hidden = ordering::select_subqueries(query);
+    casts::tell_apart(planner.state, query);
     qualifiers::settle(query);
     Ok(hidden)
 }
