@@ -49,6 +49,9 @@ const STATEMENTS: &[&str] = &[
     "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) > 4 ORDER BY n",
     "SELECT n FROM t GROUP BY n HAVING avg(k) > 40.5 AND NOT (max(d) < 3 OR count(b) = 0) ORDER BY count(*) DESC, n LIMIT 3",
     "SELECT count(*), sum(n) FROM t HAVING count(*) > 1000",
+    "SELECT n, max(day) FROM t GROUP BY n HAVING max(day) > '2024-01-05' AND min(at) <> timestamptz '2024-01-03 10:00+02' ORDER BY n",
+    "SELECT v, count(*) FROM t GROUP BY v HAVING v IN ('v 1', 'v 7') OR min(f) < -2 OR max(u) IS NULL ORDER BY v",
+    "SELECT n FROM t GROUP BY n HAVING max(v) >= 'v 5' AND bool_or(b) = true AND max(f) BETWEEN -3.5 AND sum(k) ORDER BY n",
     "SELECT n % 2 AS half, count(*) FROM t GROUP BY half ORDER BY half",
     "SELECT upper(v), 'x' AS what, count(*) FROM t GROUP BY upper(v) ORDER BY upper(v)",
     "SELECT n, n * 2 AS twice, avg(k) FILTER (WHERE b) FROM t GROUP BY n ORDER BY n DESC LIMIT 4 OFFSET 1",
@@ -157,6 +160,18 @@ fn rows_put_together_are_those_of_one_server() {
                 let wanted: Vec<[String; 2]> =
                     wanted.iter().map(|row| [row[0].clone().unwrap(), row[1].clone().unwrap()]).collect();
                 assert_eq!(found, wanted, "{least}");
+            }
+            let sql = "SELECT s, count(*) FROM t GROUP BY s HAVING sum(n) > $1 AND min(v) <> $2 ORDER BY s";
+            let statement = client.prepare(sql).await.unwrap();
+            for (least, other) in [(-40i64, "v 0"), (20, "v 1"), (1000, "")] {
+                let found = client.query(&statement, &[&least, &other]).await.unwrap();
+                let found: Vec<(i16, i64)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let sql = sql.replace("$1", &least.to_string()).replace("$2", &format!("'{other}'"));
+                let number = |cell: &Option<String>| cell.as_ref().unwrap().parse::<i64>().unwrap();
+                let wanted = rows(&mut alone, &sql);
+                let wanted: Vec<(i16, i64)> =
+                    wanted.iter().map(|row| (i16::try_from(number(&row[0])).unwrap(), number(&row[1]))).collect();
+                assert_eq!(found, wanted, "{sql}");
             }
             let sums = client.query_one("SELECT count(*), sum(n), min(day), max(f) FROM t", &[]).await.unwrap();
             let wanted = rows(&mut alone, "SELECT count(*), sum(n), max(f) FROM t").remove(0);

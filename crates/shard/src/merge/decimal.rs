@@ -155,6 +155,11 @@ impl Decimal {
         a.cmp(&b).then_with(|| compare_fractions((a_rest, self.scale), (b_rest, other.scale)))
     }
 
+    /// The nearest `double precision`.
+    pub(super) fn float(self) -> Result<f64> {
+        self.text().parse().map_err(|_| Error::internal("the digits of a number are none"))
+    }
+
     /// PostgreSQL's text.
     pub(super) fn text(self) -> String {
         let digits = format!("{:0>width$}", self.unscaled.unsigned_abs(), width = self.scale as usize + 1);

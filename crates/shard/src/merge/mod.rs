@@ -167,7 +167,7 @@ impl Merger {
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
         let mut having = None;
         if let Some(condition) = &merge.having {
-            condition.check(fields)?;
+            condition.check(fields, is_c_collated)?;
             having = Some((condition.clone(), fields.to_vec()));
         }
         Ok(Self {

@@ -302,6 +302,51 @@ fn having_keeps_groups_of_which_it_is_true() {
 }
 
 #[test]
+fn having_compares_values_of_one_type_and_floats() {
+    use Comparison::{Equal, Greater, LessOrEqual};
+    const FLOAT: Field = Field { oid: 701, is_binary: false };
+    const REAL: Field = Field { oid: 700, is_binary: false };
+    const VARCHAR: Field = Field { oid: 1043, is_binary: false };
+    const DATE: Field = Field { oid: 1082, is_binary: false };
+    let of_columns = |comparison| Condition::Compare(Operand::Column(1), comparison, Operand::Column(2));
+    let beside = |number| Condition::Compare(Operand::Column(1), Greater, Operand::number(number).unwrap());
+    let made = |condition: &Condition, fields: [Field; 2], is_c_collated| {
+        let merge = RowMerge {
+            aggregates: vec![Aggregate::Group, Aggregate::Alike, Aggregate::Alike],
+            having: Some(Having(condition.clone())),
+            ..RowMerge::default()
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        Merger::new(&gathering, &[INT8, fields[0], fields[1]], 2, is_c_collated)
+    };
+    let (most, more) = ("9007199254740992", "9007199254740993");
+    let (many, both) = (format!("{most} 1e17 NaN"), format!("{most} {more}"));
+    let cases: [(Condition, [Field; 2], &str, &str, &str); 6] = [
+        (of_columns(Greater), [TEXT, VARCHAR], "b", "a c B", "c"),
+        (of_columns(Equal), [VARCHAR, VARCHAR], "b", "a b B", "b"),
+        (of_columns(LessOrEqual), [DATE, DATE], "2024-02-01", "2024-01-31 2024-02-02", "2024-01-31"),
+        // 0.1 of `real` is more than 0.1, and beside a bigint both are double precision.
+        (beside("0.1"), [REAL, INT8], "0", "0.1 0.09", "0.1"),
+        (of_columns(Greater), [FLOAT, INT8], more, &many, "1e17 NaN"),
+        (of_columns(Greater), [INT8, NUMERIC], "9007199254740992.5", &both, more),
+    ];
+    for (condition, fields, constant, values, expected) in cases {
+        let row = |(at, value): (usize, &str)| body(&[Some(at.to_string().as_str()), Some(value), Some(constant)]);
+        let rows: Vec<Vec<u8>> = values.split(' ').enumerate().map(row).collect();
+        let mut merger = made(&condition, fields, true).unwrap();
+        let found = run(&mut merger, &[rows, vec![body(&[Some("-1"), None, Some(constant)])]]);
+        let found: Vec<&str> = found.iter().map(|row| row[1].as_deref().unwrap()).collect();
+        assert_eq!(found.join(" "), expected, "{condition:?}");
+    }
+    // The order of text is that of the servers, and what is equal is so in every collation.
+    assert!(made(&of_columns(Greater), [TEXT, TEXT], false).is_err());
+    assert!(made(&of_columns(Equal), [TEXT, TEXT], false).is_ok());
+    for fields in [[REAL, REAL], [TEXT, INT8], [DATE, Field { oid: 1114, is_binary: false }], [CHARACTER, CHARACTER]] {
+        assert!(made(&of_columns(Equal), fields, true).is_err(), "{fields:?}");
+    }
+}
+
+#[test]
 fn rows_that_are_not_needed_are_not_asked_for() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
     let mut merger = Merger::new(&Gathering { merge: &merge, skip: 0, take: Some(1) }, &[INT8], 2, false).unwrap();

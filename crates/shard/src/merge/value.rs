@@ -10,6 +10,7 @@ use super::decimal::Decimal;
 use super::{Aggregate, Field, broken};
 
 const BOOL: u32 = 16;
+const REAL: u32 = 700;
 const CHARACTER: u32 = 1042;
 const NUMERIC: u32 = 1700;
 
@@ -145,6 +146,36 @@ pub(super) fn is_true(field: Field, bytes: &[u8]) -> Result<bool> {
     }
 }
 
+/// A value of such a field, or of one of floating-point numbers, as a `double precision`.
+///
+/// # Errors
+/// 0A000 for a number of more digits than are known here.
+pub(super) fn float(field: Field, bytes: &[u8]) -> Result<f64> {
+    if is_number(field) {
+        return number(field, bytes)?.float();
+    }
+    match Comparable::read(field, bytes)? {
+        Comparable::Value(Value::Float4(number)) => Ok(f64::from(number)),
+        Comparable::Value(Value::Float8(number)) => Ok(number),
+        _ => Err(broken()),
+    }
+}
+
+/// Whether a field's values are those of `real`.
+pub(super) fn is_real(field: Field) -> bool {
+    field.oid == REAL
+}
+
+/// Whether two fields have values of one type, which is none of numbers.
+pub(super) fn is_of_one_type(a: Field, b: Field) -> bool {
+    let is_text = |of: ScalarType| matches!(of, ScalarType::Text | ScalarType::Varchar { .. });
+    match (scalar(a.oid), scalar(b.oid)) {
+        (Some(of), Some(other)) if is_text(of) => is_text(other),
+        (Some(_), Some(_)) => a.oid == b.oid && !is_number(a) && !is_float(a),
+        _ => false,
+    }
+}
+
 /// Whether what is added depends on the order in which it is.
 pub(super) fn is_float(field: Field) -> bool {
     matches!(scalar(field.oid), Some(ScalarType::Float4 | ScalarType::Float8))
@@ -189,7 +220,7 @@ impl Comparable {
 }
 
 /// NaN is above all others, and equal to itself.
-fn floats(a: f64, b: f64) -> Ordering {
+pub(super) fn floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 

@@ -11,16 +11,16 @@
 use std::ops::Range;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    AConst, AExpr, AExprKind, BoolExpr, BoolExprType, FuncCall, LimitOption, NullTestType, SelectStmt, a_const,
-};
+use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 
 use super::query::is_star;
 use super::several::{self, Added, Attempt, Clauses, Gathered, no};
 use super::{functions, nodes};
-use crate::merge::{Aggregate, Comparison, Condition, Having, Operand, Place, RowMerge, SortKey};
+use crate::merge::{Aggregate, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
 use crate::rewrite::scan::{self, Token, Tokens};
+
+mod condition;
 
 /// What is known of a query whose groups are put together.
 #[derive(Debug)]
@@ -109,6 +109,8 @@ struct Asked<'a> {
     expressions: Vec<(Vec<String>, usize)>,
     /// Names of what an aggregate has DISTINCT of, by which shards group besides.
     values: Vec<(String, usize)>,
+    /// Whether constants of HAVING are among the columns.
+    has_constants: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -130,7 +132,8 @@ impl<'a> Asked<'a> {
         }
         let (becomes, texts, further) = (Vec::with_capacity(shown.len()), Vec::new(), Vec::new());
         let (names, expressions, values) = (Vec::new(), Vec::new(), Vec::new());
-        let mut asked = Self { about, shown, becomes, texts, further, names, expressions, values };
+        let mut asked =
+            Self { about, shown, becomes, texts, further, names, expressions, values, has_constants: false };
         for at in 0..asked.shown.len() {
             let value = asked.shown[at].value;
             let aggregate = match value {
@@ -342,74 +345,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What HAVING says.
-    fn condition(&mut self, node: &NodeEnum) -> Attempt<Condition> {
-        match node {
-            NodeEnum::BoolExpr(expr) => self.joined(expr),
-            NodeEnum::AExpr(expr) => self.comparison(expr),
-            NodeEnum::NullTest(test) => {
-                let Some(tested) = nodes::inner(&test.arg) else { return other_condition() };
-                let is_null = Condition::IsNull(self.column(tested)?);
-                match NullTestType::try_from(test.nulltesttype) {
-                    Ok(NullTestType::IsNull) => Ok(is_null),
-                    Ok(NullTestType::IsNotNull) => Ok(Condition::Not(Box::new(is_null))),
-                    _ => other_condition(),
-                }
-            }
-            _ => self.column(node).map(Condition::Column),
-        }
-    }
-
-    fn joined(&mut self, expr: &BoolExpr) -> Attempt<Condition> {
-        let mut parts = Vec::with_capacity(expr.args.len());
-        for part in &expr.args {
-            let Some(part) = &part.node else { return other_condition() };
-            parts.push(self.condition(part)?);
-        }
-        match BoolExprType::try_from(expr.boolop) {
-            Ok(BoolExprType::AndExpr) => Ok(Condition::All(parts)),
-            Ok(BoolExprType::OrExpr) => Ok(Condition::Any(parts)),
-            // Of its one part.
-            Ok(BoolExprType::NotExpr) => Ok(Condition::Not(Box::new(Condition::All(parts)))),
-            _ => other_condition(),
-        }
-    }
-
-    fn comparison(&mut self, expr: &AExpr) -> Attempt<Condition> {
-        let (Some(a), Some(b)) = (nodes::inner(&expr.lexpr), nodes::inner(&expr.rexpr)) else {
-            return other_condition();
-        };
-        match (nodes::kind(expr), b) {
-            (AExprKind::AexprOp, _) => {
-                let Some(comparison) = nodes::operator(expr).and_then(comparison_of) else { return other_condition() };
-                Ok(Condition::Compare(self.operand(a)?, comparison, self.operand(b)?))
-            }
-            (AExprKind::AexprBetween, NodeEnum::List(bounds)) => {
-                let [low, high] = &bounds.items[..] else { return other_condition() };
-                let (Some(low), Some(high)) = (&low.node, &high.node) else { return other_condition() };
-                let tested = self.operand(a)?;
-                let from = Condition::Compare(tested.clone(), Comparison::GreaterOrEqual, self.operand(low)?);
-                Ok(Condition::All(vec![from, Condition::Compare(tested, Comparison::LessOrEqual, self.operand(high)?)]))
-            }
-            _ => other_condition(),
-        }
-    }
-
-    fn operand(&mut self, node: &NodeEnum) -> Attempt<Operand> {
-        match node {
-            NodeEnum::AConst(constant) => number(constant).map_or_else(other_condition, Ok),
-            _ => self.column(node).map(Operand::Column),
-        }
-    }
-
-    /// The column of what a condition names.
-    fn column(&mut self, node: &NodeEnum) -> Attempt<usize> {
-        match node {
-            NodeEnum::FuncCall(call) => self.call(call),
-            _ => self.named(node).map_or_else(other_condition, Ok),
-        }
-    }
-
     /// What the groups are sorted by.
     fn keys(&mut self, select: &SelectStmt, clauses: &Clauses) -> Attempt<Vec<SortKey>> {
         let mut keys = Vec::with_capacity(select.sort_clause.len());
@@ -456,8 +391,9 @@ impl<'a> Asked<'a> {
         if select.having_clause.is_some() && !alike.clone().all(is_constant) {
             return no("an output might fail for a group that HAVING leaves out");
         }
-        if !self.values.is_empty() && select.group_clause.is_empty() && alike.next().is_some() {
-            return no("there may be no row that has its outputs");
+        let has_others = self.has_constants || alike.next().is_some();
+        if !self.values.is_empty() && select.group_clause.is_empty() && has_others {
+            return no("there may be no row that has its outputs, or what HAVING compares");
         }
         Ok(())
     }
@@ -478,30 +414,6 @@ impl<'a> Asked<'a> {
         }
         splices
     }
-}
-
-fn other_condition<T>() -> Attempt<T> {
-    no("HAVING is more than comparisons of aggregates with numbers")
-}
-
-fn number(constant: &AConst) -> Option<Operand> {
-    match constant.val.as_ref()? {
-        a_const::Val::Ival(number) => Operand::number(&number.ival.to_string()),
-        a_const::Val::Fval(number) => Operand::number(&number.fval),
-        _ => None,
-    }
-}
-
-fn comparison_of(operator: &str) -> Option<Comparison> {
-    Some(match operator {
-        "=" => Comparison::Equal,
-        "<>" => Comparison::NotEqual,
-        "<" => Comparison::Less,
-        "<=" => Comparison::LessOrEqual,
-        ">" => Comparison::Greater,
-        ">=" => Comparison::GreaterOrEqual,
-        _ => return None,
-    })
 }
 
 /// A column's name as it is written in SQL.

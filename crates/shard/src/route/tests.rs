@@ -194,7 +194,11 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
         ("SELECT sum(x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
         ("SELECT max(x) FROM a HAVING count(*) > 1", "0,1,2 Rows 0+all"),
-        ("SELECT max(x) FROM a HAVING count(*) > $1", "engine..."),
+        ("SELECT max(x) FROM a HAVING count(*) > $1", "0,1,2 Rows 0+all"),
+        ("SELECT max(x) FROM a WHERE x > $1 HAVING count(*) > $1", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING min(t) IN ('b', $1) AND x NOT IN (1, 2)", "0,1,2 Rows 0+all"),
+        ("SELECT count(DISTINCT x) FROM a HAVING min(t) = 'b'", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING min(t) > lower('B')", "engine..."),
         ("SELECT count(*) FROM a JOIN b ON a.x = b.y", "engine..."),
         ("SELECT count(*) FROM a WHERE k = 4", "1"),
         ("SELECT * FROM a ORDER BY x", "0,1,2 Rows 0+all"),
@@ -318,6 +322,13 @@ fn shards_are_asked_for_what_is_put_together() {
     assert_eq!(
         first("SELECT sum(DISTINCT x) FILTER (WHERE k > 1) FROM a -- all"),
         "SELECT sum(DISTINCT x) FILTER (WHERE k > 1) , \"x\" AS \"_ashlar_1\" FROM a GROUP BY \"x\" -- all"
+    );
+    assert_eq!(
+        first("SELECT t FROM a GROUP BY t HAVING min(x) > $1 AND t <> 'it''s' AND max(t) < varchar 'b' AND 9 >= count(*)"),
+        "SELECT t , min(x) AS \"_ashlar_1\", CASE WHEN true THEN $1 ELSE min(x) END AS \"_ashlar_2\", \
+         CASE WHEN true THEN 'it''s' ELSE \"t\" END AS \"_ashlar_3\", max(t) AS \"_ashlar_4\", \
+         CASE WHEN true THEN CAST('b' AS \"pg_catalog\".\"varchar\") ELSE max(t) END AS \"_ashlar_5\", \
+         count(*) AS \"_ashlar_6\" FROM a GROUP BY t HAVING true"
     );
     // No two shards have the same key.
     let keyed = "SELECT x, count(DISTINCT k), avg(DISTINCT k) FROM a GROUP BY x";
