@@ -39,6 +39,8 @@ const STATEMENTS: &[&str] = &[
     "SELECT n, avg(k), avg(n), avg(s), avg ( d * 3 ), avg(k * 100000) FROM t GROUP BY n",
     "SELECT avg(n), avg(d), avg(k), avg(s), count(*), avg(n * d) AS r FROM t WHERE k > 3",
     "SELECT avg(n), count(*) FROM t WHERE n > 1000",
+    "SELECT n, bit_and(s), bit_or(k), bit_xor(n) FROM t GROUP BY n",
+    "SELECT bit_and(n), bit_or(s) FILTER (WHERE b), bit_xor(k), bit_or(k) FILTER (WHERE n > 1000) FROM t",
     "SELECT s, avg(d) AS a FROM t GROUP BY s, b ORDER BY a DESC NULLS LAST, s LIMIT 4",
     "SELECT n FROM t GROUP BY n ORDER BY n LIMIT 0",
     "SELECT d, count(*) FROM t GROUP BY d ORDER BY d",

@@ -65,6 +65,12 @@ pub enum Aggregate {
     Min,
     /// The greatest.
     Max,
+    /// Those bits that all have.
+    BitAnd,
+    /// Those bits that one has.
+    BitOr,
+    /// Those bits that an odd number has.
+    BitXor,
     /// It tells groups apart.
     Group,
     /// The same in all rows of a group.

@@ -375,6 +375,31 @@ fn partial_results_become_one() {
 }
 
 #[test]
+fn bits_are_put_together_in_either_form() {
+    use Aggregate::{BitAnd, BitOr, BitXor};
+    let merge = RowMerge { aggregates: vec![BitAnd, BitOr, BitXor, BitOr, BitAnd], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    let [int2, int4] = [21, 23].map(|oid| Field { oid, is_binary: false });
+    let mut merger = Merger::new(&gathering, &[int2, int4, INT8, int4, INT8], 3, true).unwrap();
+    let sources = [
+        vec![body(&[Some("-2"), Some("5"), Some("7"), None, None])],
+        vec![body(&[Some("7"), Some("-8"), Some("2"), Some("4"), None])],
+        vec![body(&[Some("15"), None, Some("-1"), Some("2"), None])],
+    ];
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(run(&mut merger, &sources), [vec![some("6"), some("-3"), some("-6"), some("6"), None]]);
+    let merge = RowMerge { aggregates: vec![BitOr], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    let mut merger = Merger::new(&gathering, &[Field { is_binary: true, ..int2 }], 2, true).unwrap();
+    for (source, number) in [(0, 1_u8), (1, 4)] {
+        merger.push(source, &[0, 1, 0, 0, 0, 2, 0x80, number]).unwrap();
+        merger.finish(source);
+    }
+    assert_eq!(merger.pop().unwrap().unwrap(), [0, 1, 0, 0, 0, 2, 0x80, 5]);
+    assert!(Merger::new(&gathering, &[Field { oid: 1560, is_binary: false }], 2, true).is_err(), "bit strings");
+}
+
+#[test]
 fn averages_are_postgresqls() {
     // As PostgreSQL says of these sums and numbers of values.
     for (sum, count, average) in [

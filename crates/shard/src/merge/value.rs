@@ -108,8 +108,11 @@ fn without_last(bytes: &[u8], byte: u8) -> &[u8] {
 
 /// Whether a field's values are compared as numbers without rounding.
 pub(super) fn is_number(field: Field) -> bool {
-    let is_integer = matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8));
-    is_integer || field.oid == NUMERIC
+    is_integer(field) || field.oid == NUMERIC
+}
+
+fn is_integer(field: Field) -> bool {
+    matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8))
 }
 
 /// A value of such a field.
@@ -117,13 +120,15 @@ pub(super) fn is_number(field: Field) -> bool {
 /// # Errors
 /// 0A000 for a number of more digits than are known here.
 pub(super) fn number(field: Field, bytes: &[u8]) -> Result<Decimal> {
-    if field.oid == NUMERIC {
-        return decimal(field, bytes);
-    }
+    if field.oid == NUMERIC { decimal(field, bytes) } else { integer(field, bytes).map(Decimal::from) }
+}
+
+/// A value of a field of integers.
+fn integer(field: Field, bytes: &[u8]) -> Result<i64> {
     match Comparable::read(field, bytes)? {
-        Comparable::Value(Value::Int2(number)) => Ok(Decimal::from(i64::from(number))),
-        Comparable::Value(Value::Int4(number)) => Ok(Decimal::from(i64::from(number))),
-        Comparable::Value(Value::Int8(number)) => Ok(Decimal::from(number)),
+        Comparable::Value(Value::Int2(number)) => Ok(i64::from(number)),
+        Comparable::Value(Value::Int4(number)) => Ok(i64::from(number)),
+        Comparable::Value(Value::Int8(number)) => Ok(number),
         _ => Err(broken()),
     }
 }
@@ -255,6 +260,10 @@ impl Total {
             Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
             Aggregate::Group | Aggregate::Value => check_equality(field)?,
             Aggregate::Alike => {}
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor if is_integer(field) => {}
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
+                return Err(Error::unsupported("bits of this type cannot be put together from several shards"));
+            }
             // Of floating-point numbers it depends on the order in which they are added.
             Aggregate::Average { .. } if field.oid == NUMERIC => {}
             Aggregate::Average { .. } => {
@@ -288,6 +297,15 @@ impl Total {
                     }
                 }
                 Sum::Extreme(next, bytes.to_vec())
+            }
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
+                let next = integer(self.field, bytes)?;
+                Sum::Integer(match (&self.so_far, self.aggregate) {
+                    (Some(Sum::Integer(so_far)), Aggregate::BitAnd) => so_far & next,
+                    (Some(Sum::Integer(so_far)), Aggregate::BitOr) => so_far | next,
+                    (Some(Sum::Integer(so_far)), _) => so_far ^ next,
+                    _ => next,
+                })
             }
             _ if self.field.oid == NUMERIC => {
                 let next = decimal(self.field, bytes)?;
@@ -344,7 +362,12 @@ impl Total {
                 row.extend_from_slice(&(-1_i32).to_be_bytes());
                 return;
             }
-            Some(Sum::Integer(sum)) => Value::Int8(*sum),
+            // Bits of a narrow type have its width.
+            Some(Sum::Integer(sum)) => match scalar(self.field.oid) {
+                Some(ScalarType::Int2) => Value::Int2(*sum as i16),
+                Some(ScalarType::Int4) => Value::Int4(*sum as i32),
+                _ => Value::Int8(*sum),
+            },
             Some(Sum::Float(sum)) if scalar(self.field.oid) == Some(ScalarType::Float4) => Value::Float4(*sum as f32),
             Some(Sum::Float(sum)) => Value::Float8(*sum),
             Some(Sum::Decimal(sum)) => {

@@ -22,6 +22,10 @@ use crate::rewrite::scan::{self, Token, Tokens};
 
 mod condition;
 
+/// Aggregates whose partial results are put together.
+const AGGREGATES: &[&str] =
+    &["avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "every", "max", "min", "sum"];
+
 /// What is known of a query whose groups are put together.
 #[derive(Debug)]
 pub(super) struct About<'a> {
@@ -154,10 +158,7 @@ impl<'a> Asked<'a> {
 
     /// What becomes of partial results of a call; `None`: they cannot be put together, or it is no aggregate.
     fn aggregate(&mut self, call: &FuncCall) -> Attempt<Option<Aggregate>> {
-        let name = match functions::name(call) {
-            Some(name @ ("avg" | "count" | "sum" | "min" | "max" | "bool_and" | "bool_or" | "every")) => name,
-            _ => return Ok(None),
-        };
+        let Some(name) = functions::name(call).filter(|name| AGGREGATES.contains(name)) else { return Ok(None) };
         if call.over.is_some() || !call.agg_order.is_empty() {
             return no("an aggregate needs all rows at once");
         }
@@ -183,6 +184,11 @@ impl<'a> Asked<'a> {
             }
             "count" => count,
             "sum" => sum,
+            "bit_and" => Aggregate::BitAnd,
+            "bit_or" => Aggregate::BitOr,
+            // A value that several shards have would be counted by each of them.
+            "bit_xor" if call.agg_distinct => return no("different values are needed at once"),
+            "bit_xor" => Aggregate::BitXor,
             // False is less than true.
             "min" | "bool_and" | "every" => Aggregate::Min,
             _ => Aggregate::Max,

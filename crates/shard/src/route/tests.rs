@@ -189,6 +189,8 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT count(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x), 'x' AS what FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
+        ("SELECT bit_and(x), bit_or(DISTINCT x), bit_xor(k) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT bit_xor(DISTINCT x) FROM a", "engine..."),
         ("SELECT count(*) + 1 FROM a", "engine..."),
         ("SELECT 'x' AS what, count(*) FROM a ORDER BY 2 LIMIT 1", "0,1,2 Rows 0+1"),
         ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
