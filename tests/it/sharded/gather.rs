@@ -58,20 +58,29 @@ const STATEMENTS: &[&str] = &[
     "SELECT upper(v), 'x' AS what, count(*) FROM t GROUP BY upper(v) ORDER BY upper(v)",
     "SELECT n, n * 2 AS twice, avg(k) FILTER (WHERE b) FROM t GROUP BY n ORDER BY n DESC LIMIT 4 OFFSET 1",
     "SELECT n, s, sum(k) FROM t GROUP BY n, s ORDER BY s, n NULLS FIRST LIMIT 9 OFFSET 3",
+    "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) * 2 > 8 ORDER BY n",
+    "SELECT n, count(*) + 1 FROM t GROUP BY n ORDER BY n",
+    "SELECT n, sum(k) / count(*), sum(n) / count(*), round(avg(d), 2), sum(n)::float8 / count(*), sum(s) % 4 FROM t GROUP BY n",
+    "SELECT sum(n) * 100.0 / sum(k), avg(n)::numeric(7, 3) AS a, coalesce(sum(d), 0) - 1, nullif(count(b), 0), -max(f) FROM t",
+    "SELECT coalesce(sum(n), 0), round(avg(n), 2), sum(n) / count(n) FROM t WHERE n > 1000 HAVING count(n) > 0",
+    "SELECT s, sum(k) / nullif(count(b) - 11, 0) FROM t GROUP BY s ORDER BY sum(k) / nullif(count(b) - 11, 0) DESC NULLS LAST, s",
+    "SELECT n, count(DISTINCT s) * 2 FROM t GROUP BY n ORDER BY sum(k) - count(*), -n LIMIT 4 OFFSET 1",
+    "SELECT n, CASE WHEN count(b) = 0 THEN 0 ELSE sum(k) / count(b) END, greatest(sum(n), 3), trunc(sum(d), 1), abs(sum(n)) FROM t GROUP BY n",
+    "SELECT n FROM t GROUP BY n HAVING sum(k) / count(*) > 40 AND round(avg(d)) BETWEEN -3 AND 4 OR n * 2 IN (count(*), 6) ORDER BY n",
     "SELECT DISTINCT n FROM t",
     "SELECT DISTINCT d, s FROM t ORDER BY d DESC NULLS LAST, s LIMIT 7 OFFSET 2",
     "SELECT DISTINCT v FROM t ORDER BY v DESC NULLS LAST LIMIT 3",
     "SELECT a.n, count(DISTINCT b.s) FROM t a JOIN t b ON a.k = b.k GROUP BY a.n HAVING sum(b.k) > 100 ORDER BY 1",
 ];
 
-/// Groups that the engine makes: it is not known what equal values have alike, what is added depends on its order, or what is shown is more than
-/// what groups come to.
+/// Groups that the engine makes: it is not known what equal values have alike, what is added depends on its order, or what is computed with them
+/// is more than arithmetic of numbers.
 const BY_ENGINE: &[&str] = &[
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
     "SELECT n, avg(DISTINCT k + 1) FROM t GROUP BY n ORDER BY n",
-    "SELECT n, count(*) FROM t GROUP BY n HAVING count(*) * 2 > 8 ORDER BY n",
-    "SELECT n, count(*) + 1 FROM t GROUP BY n ORDER BY n",
+    "SELECT n, sum(n)::text FROM t GROUP BY n ORDER BY n",
+    "SELECT n, sum(f) / count(*) FROM t GROUP BY n ORDER BY n",
 ];
 
 fn fill(clients: &mut [&mut pg::Connection]) {

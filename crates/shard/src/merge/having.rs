@@ -1,12 +1,13 @@
 //! The condition of HAVING, on groups that are complete: comparisons of values of one type or of numbers, and what AND, OR and NOT make of
 //! them.
 //!
-//! Nothing in it can fail, so that it does not matter of which groups it is asked, nor in which order.
+//! What can fail in it is arithmetic. As PostgreSQL does, nothing behind a part that decides is computed.
 
 use std::cmp::Ordering;
 
 use ashlar_base::{Error, Result};
 
+use super::computed::{Expression, Number};
 use super::decimal::Decimal;
 use super::value::{self, Comparable};
 use super::{Field, broken, cells};
@@ -34,6 +35,7 @@ pub(crate) enum Condition {
 pub(crate) enum Operand {
     Column(usize),
     Number(Decimal),
+    Computed(Box<Expression>),
 }
 
 /// How two values have to be to each other.
@@ -60,27 +62,44 @@ impl Having {
     /// What reading its values finds.
     pub(super) fn holds(&self, fields: &[Field], body: &[u8]) -> Result<bool> {
         let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
-        Ok(self.0.value(fields, &cells)? == Some(true))
+        self.0.holds(fields, &cells)
     }
 }
 
 impl Condition {
-    fn check(&self, fields: &[Field], is_c_collated: bool) -> Result<()> {
+    /// # Errors
+    /// 0A000 for values that are not compared, or computed with, here.
+    pub(super) fn check(&self, fields: &[Field], is_c_collated: bool) -> Result<()> {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(|part| part.check(fields, is_c_collated)),
             Self::Not(part) => part.check(fields, is_c_collated),
             Self::IsNull(column) => field(fields, *column).map(|_| ()),
             Self::Column(column) if value::is_bool(field(fields, *column)?) => Ok(()),
             Self::Column(_) => Err(unknown()),
-            Self::Compare(a, comparison, b) => match Manner::of(a, b, fields)? {
+            Self::Compare(a, comparison, b) => match Manner::of(a, b, fields, is_c_collated)? {
                 Manner::OneType(of) => value::check_order(of, is_c_collated || comparison.is_of_equality()),
                 Manner::Exact | Manner::Float => Ok(()),
             },
         }
     }
 
+    /// Whether it is true. What stands behind a part that is not is not looked at: it may fail.
+    fn holds(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<bool> {
+        match self {
+            Self::All(parts) => {
+                for part in parts {
+                    if !part.holds(fields, cells)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => Ok(self.value(fields, cells)? == Some(true)),
+        }
+    }
+
     /// `None`: a NULL leaves it open.
-    fn value(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<bool>> {
+    pub(super) fn value(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<bool>> {
         Ok(match self {
             Self::All(parts) => Self::joined(parts, false, fields, cells)?,
             Self::Any(parts) => Self::joined(parts, true, fields, cells)?,
@@ -91,7 +110,8 @@ impl Condition {
                 cell(cells, *column)?.map(|bytes| value::is_true(field, bytes)).transpose()?
             }
             Self::Compare(a, comparison, b) => {
-                Manner::of(a, b, fields)?.order(a, b, fields, cells)?.map(|order| comparison.is(order))
+                // What depends on the collation has been checked.
+                Manner::of(a, b, fields, true)?.order(a, b, fields, cells)?.map(|order| comparison.is(order))
             }
         })
     }
@@ -117,10 +137,11 @@ impl Operand {
     }
 
     /// `None`: a number as it is written, of whatever type is wanted.
-    fn field(&self, fields: &[Field]) -> Result<Option<Field>> {
+    fn field(&self, fields: &[Field], is_c_collated: bool) -> Result<Option<Field>> {
         match self {
             Self::Column(column) => field(fields, *column).map(Some),
             Self::Number(_) => Ok(None),
+            Self::Computed(expression) => expression.kind(fields, is_c_collated).map(|kind| Some(kind.field())),
         }
     }
 
@@ -131,6 +152,7 @@ impl Operand {
                 cell(cells, *column)?.map(|bytes| value::number(field, bytes)).transpose()
             }
             Self::Number(number) => Ok(Some(*number)),
+            Self::Computed(expression) => expression.value(fields, cells)?.map(Number::decimal).transpose(),
         }
     }
 
@@ -141,6 +163,7 @@ impl Operand {
                 cell(cells, *column)?.map(|bytes| value::float(field, bytes)).transpose()
             }
             Self::Number(number) => number.float().map(Some),
+            Self::Computed(expression) => expression.value(fields, cells)?.map(Number::float).transpose(),
         }
     }
 
@@ -150,7 +173,7 @@ impl Operand {
                 let field = field(fields, *column)?;
                 cell(cells, *column)?.map(|bytes| Comparable::read(field, bytes)).transpose()
             }
-            Self::Number(_) => Err(unknown()),
+            Self::Number(_) | Self::Computed(_) => Err(unknown()),
         }
     }
 }
@@ -169,8 +192,8 @@ enum Manner {
 impl Manner {
     /// # Errors
     /// 0A000 for types whose values are not compared here.
-    fn of(a: &Operand, b: &Operand, fields: &[Field]) -> Result<Self> {
-        let of = [a.field(fields)?, b.field(fields)?];
+    fn of(a: &Operand, b: &Operand, fields: &[Field], is_c_collated: bool) -> Result<Self> {
+        let of = [a.field(fields, is_c_collated)?, b.field(fields, is_c_collated)?];
         let is_each = |is_it: fn(Field) -> bool| of.iter().flatten().all(|field| is_it(*field));
         if is_each(value::is_number) {
             return Ok(Self::Exact);
@@ -217,11 +240,11 @@ impl Comparison {
     }
 }
 
-fn field(fields: &[Field], column: usize) -> Result<Field> {
+pub(super) fn field(fields: &[Field], column: usize) -> Result<Field> {
     fields.get(column).copied().ok_or_else(|| Error::internal("a condition on a column that no row has"))
 }
 
-fn cell<'c>(cells: &[Option<&'c [u8]>], column: usize) -> Result<Option<&'c [u8]>> {
+pub(super) fn cell<'c>(cells: &[Option<&'c [u8]>], column: usize) -> Result<Option<&'c [u8]>> {
     cells.get(column).copied().ok_or_else(broken)
 }
 

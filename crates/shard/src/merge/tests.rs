@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::decimal::Decimal;
 use super::{Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey};
 
+mod computed;
+
 const INT8: Field = Field { oid: 20, is_binary: false };
 const TEXT: Field = Field { oid: 25, is_binary: false };
 const NUMERIC: Field = Field { oid: 1700, is_binary: false };
@@ -140,7 +142,7 @@ proptest! {
             keys: vec![key(Place::FromStart(2), is_descending, false), key(Place::FromStart(0), false, false)],
             hidden: 1,
             aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Group],
-            having: None,
+            ..RowMerge::default()
         };
         let gathering = Gathering { merge: &merge, skip, take };
         let mut merger = Merger::new(&gathering, &[INT8, INT8, INT8, INT8, TEXT], 3, true).unwrap();
@@ -416,7 +418,8 @@ fn averages_are_postgresqls() {
         ("0.0001", 3, "0.000033333333333333333333"),
         ("99.123456789012345678", 2, "49.561728394506172839"),
     ] {
-        assert_eq!(Decimal::parse(sum).unwrap().divided_by(count).unwrap().text(), average, "{sum} / {count}");
+        let quotient = Decimal::parse(sum).unwrap().divided_by(Decimal::from(count)).unwrap();
+        assert_eq!(quotient.text(), average, "{sum} / {count}");
     }
     let merge = RowMerge {
         hidden: 2,

@@ -124,7 +124,7 @@ pub(super) fn number(field: Field, bytes: &[u8]) -> Result<Decimal> {
 }
 
 /// A value of a field of integers.
-fn integer(field: Field, bytes: &[u8]) -> Result<i64> {
+pub(super) fn integer(field: Field, bytes: &[u8]) -> Result<i64> {
     match Comparable::read(field, bytes)? {
         Comparable::Value(Value::Int2(number)) => Ok(i64::from(number)),
         Comparable::Value(Value::Int4(number)) => Ok(i64::from(number)),
@@ -259,7 +259,7 @@ impl Total {
         match aggregate {
             Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
             Aggregate::Group | Aggregate::Value => check_equality(field)?,
-            Aggregate::Alike => {}
+            Aggregate::Alike | Aggregate::Computed => {}
             Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor if is_integer(field) => {}
             Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
                 return Err(Error::unsupported("bits of this type cannot be put together from several shards"));
@@ -285,7 +285,7 @@ impl Total {
         // A shard without rows has no sum.
         let Some(bytes) = cell else { return Ok(()) };
         let next = match self.aggregate {
-            Aggregate::Average { .. } | Aggregate::Value => return Ok(()),
+            Aggregate::Average { .. } | Aggregate::Value | Aggregate::Computed => return Ok(()),
             Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
             Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
             Aggregate::Min | Aggregate::Max => {
@@ -350,7 +350,7 @@ impl Total {
             _ => return Err(broken()),
         };
         let Some(Sum::Integer(count)) = &count.so_far else { return Err(broken()) };
-        self.so_far = Some(Sum::Decimal(sum.divided_by(*count)?));
+        self.so_far = Some(Sum::Decimal(sum.divided_by(Decimal::from(*count))?));
         Ok(())
     }
 
@@ -395,7 +395,8 @@ fn bounded(sum: f64, is_of_finite: bool) -> Result<f64> {
     Ok(sum)
 }
 
-fn cell(bytes: &[u8], row: &mut Vec<u8>) {
+/// Appends a cell that is not NULL, with its length.
+pub(super) fn cell(bytes: &[u8], row: &mut Vec<u8>) {
     row.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
     row.extend_from_slice(bytes);
 }

@@ -16,10 +16,11 @@ use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 use super::query::is_star;
 use super::several::{self, Added, Attempt, Clauses, Gathered, no};
 use super::{functions, nodes};
-use crate::merge::{Aggregate, Having, Place, RowMerge, SortKey};
+use crate::merge::{Aggregate, Computed, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
 use crate::rewrite::scan::{self, Token, Tokens};
 
+mod computed;
 mod condition;
 
 /// Aggregates whose partial results are put together.
@@ -71,7 +72,7 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();
     aggregates.append(&mut asked.further);
-    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having };
+    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having, computed: asked.computed };
     several::gathered(select, about.text, splices, added, merge, (take, skip))
 }
 
@@ -94,6 +95,8 @@ struct Shown<'a> {
     /// The name that is written; empty where none is.
     name: &'a str,
     value: &'a NodeEnum,
+    /// Where its expression stands, without the name.
+    place: Range<usize>,
     /// Those of its expression.
     tokens: Vec<String>,
 }
@@ -109,12 +112,15 @@ struct Asked<'a> {
     further: Vec<Aggregate>,
     /// Names by which groups are told apart, and those of their columns.
     names: Vec<(Vec<&'a str>, usize)>,
-    /// The same for expressions that are no outputs.
+    /// The same for expressions that are no outputs, and columns of aggregates that are none.
     expressions: Vec<(Vec<String>, usize)>,
     /// Names of what an aggregate has DISTINCT of, by which shards group besides.
     values: Vec<(String, usize)>,
     /// Whether constants of HAVING are among the columns.
     has_constants: bool,
+    /// What is computed of complete groups, and what keeps the shards from computing it where it stands.
+    computed: Vec<Computed>,
+    asides: Vec<(Range<usize>, String)>,
 }
 
 impl<'a> Asked<'a> {
@@ -127,17 +133,25 @@ impl<'a> Asked<'a> {
             };
             let output = output.and_then(|output| Some((output.name.as_str(), nodes::inner(&output.val)?)));
             let Some((name, value)) = output else { return no("an output is of an unknown kind") };
-            let mut tokens = tokens_of(&about.text[place.clone()]);
-            if !name.is_empty() {
-                tokens.pop();
-                tokens.pop_if(|last| last.as_str() == "as");
-            }
-            shown.push(Shown { name, value, tokens });
+            let Some(place) = without_name(about.text, place, name) else {
+                return no("an output cannot be found in the text");
+            };
+            let tokens = tokens_of(&about.text[place.clone()]);
+            shown.push(Shown { name, value, place, tokens });
         }
-        let (becomes, texts, further) = (Vec::with_capacity(shown.len()), Vec::new(), Vec::new());
-        let (names, expressions, values) = (Vec::new(), Vec::new(), Vec::new());
-        let mut asked =
-            Self { about, shown, becomes, texts, further, names, expressions, values, has_constants: false };
+        let mut asked = Self {
+            about,
+            becomes: Vec::with_capacity(shown.len()),
+            shown,
+            texts: Vec::new(),
+            further: Vec::new(),
+            names: Vec::new(),
+            expressions: Vec::new(),
+            values: Vec::new(),
+            has_constants: false,
+            computed: Vec::new(),
+            asides: Vec::new(),
+        };
         for at in 0..asked.shown.len() {
             let value = asked.shown[at].value;
             let aggregate = match value {
@@ -302,11 +316,12 @@ impl<'a> Asked<'a> {
     /// What becomes of outputs that are neither aggregates nor tell groups apart.
     fn others(&mut self) -> Attempt<()> {
         for at in 0..self.shown.len() {
-            if self.becomes[at].is_none() {
-                if !self.is_alike(self.shown[at].value) {
-                    return no("an output cannot be put together from those of the shards");
-                }
-                self.becomes[at] = Some(Aggregate::Alike);
+            if self.becomes[at].is_some() {
+                continue;
+            }
+            match self.is_alike(self.shown[at].value) {
+                true => self.becomes[at] = Some(Aggregate::Alike),
+                false => self.compute_output(at)?,
             }
         }
         Ok(())
@@ -342,13 +357,22 @@ impl<'a> Asked<'a> {
         let text = self.about.text;
         let text = &text[start..arguments.end];
         let tokens = tokens_of(text);
-        if let Some(at) = self.positions(|shown| shown.tokens == tokens).first() {
-            return Ok(*at);
+        // What is known of an output by now is that it is this aggregate.
+        let shown = self.positions(|shown| shown.tokens == tokens).into_iter().find(|at| self.becomes[*at].is_some());
+        if let Some(column) = shown.or_else(|| self.further(&tokens)) {
+            return Ok(column);
         }
-        match self.aggregate(call)? {
-            Some(aggregate) => Ok(self.push(text, aggregate)),
-            None => no("an aggregate cannot be put together from those of the shards"),
-        }
+        let Some(aggregate) = self.aggregate(call)? else {
+            return no("an aggregate cannot be put together from those of the shards");
+        };
+        let column = self.push(text, aggregate);
+        self.expressions.push((tokens, column));
+        Ok(column)
+    }
+
+    /// The column of an expression that is no output.
+    fn further(&self, tokens: &[String]) -> Option<usize> {
+        self.expressions.iter().find(|(known, _)| *known == tokens).map(|(_, column)| *column)
     }
 
     /// What the groups are sorted by.
@@ -379,14 +403,23 @@ impl<'a> Asked<'a> {
         if !matches!(expression, NodeEnum::CollateClause(_) | NodeEnum::ColumnRef(_)) {
             let tokens = tokens_of(&self.about.text[place.clone()]);
             let shown = self.positions(|shown| shown.tokens == tokens).first().copied();
-            let further = || self.expressions.iter().find(|(known, _)| *known == tokens).map(|(_, column)| *column);
-            if let Some(column) = shown.or_else(further) {
+            if let Some(column) = shown.or_else(|| self.further(&tokens)) {
+                if self.becomes.get(column) == Some(&Some(Aggregate::Computed)) {
+                    self.set_aside(place.clone(), computed::BEHIND.to_owned());
+                }
                 return Ok(column);
             }
         }
         match expression {
-            NodeEnum::FuncCall(call) => self.call(call),
-            _ => no("groups are sorted by something that is no output"),
+            NodeEnum::FuncCall(call) if functions::class(call) == Some(functions::Class::Aggregate) => self.call(call),
+            NodeEnum::CollateClause(_) | NodeEnum::ColumnRef(_) => {
+                no("groups are sorted by something that is no output")
+            }
+            _ => {
+                let column = self.compute_key(expression, place)?;
+                self.set_aside(place.clone(), computed::BEHIND.to_owned());
+                Ok(column)
+            }
         }
     }
 
@@ -406,7 +439,7 @@ impl<'a> Asked<'a> {
 
     /// What is put into the text.
     fn splices(&self, select: &SelectStmt, from: usize, places: Places) -> Vec<(Range<usize>, String)> {
-        let mut splices = Vec::new();
+        let mut splices = self.asides.clone();
         if !self.texts.is_empty() {
             splices.push((from..from, format!("{} ", self.texts.concat())));
         }
@@ -435,6 +468,16 @@ fn tokens_of(text: &str) -> Vec<String> {
         _ => text[place].to_owned(),
     };
     Tokens::new(text, 0).map(written).collect()
+}
+
+/// Where an output's expression stands, of an output that stands there with this name.
+fn without_name(text: &str, place: &Range<usize>, name: &str) -> Option<Range<usize>> {
+    let mut tokens: Vec<(Token, Range<usize>)> = Tokens::new(text.get(..place.end)?, place.start).collect();
+    if !name.is_empty() {
+        tokens.pop();
+        tokens.pop_if(|(token, place)| *token == Token::Word && text[place.clone()].eq_ignore_ascii_case("as"));
+    }
+    Some(tokens.first()?.1.start..tokens.last()?.1.end)
 }
 
 fn has_query(text: &str) -> bool {

@@ -13,6 +13,7 @@ use pg_query::protobuf::{AConst, AExpr, AExprKind, BoolExpr, BoolExprType, NullT
 use super::{Asked, name_of, place_of};
 use crate::merge::{Aggregate, Comparison, Condition, Operand};
 use crate::rewrite::{quoted, scan};
+use crate::route::functions::{self, Class};
 use crate::route::nodes;
 use crate::route::several::{Attempt, no};
 
@@ -93,9 +94,16 @@ impl Asked<'_> {
         {
             return Ok(number);
         }
-        match constant(node) {
-            Some(written) => self.typed(&written, other).map(Operand::Column),
-            None => self.column(node).map(Operand::Column),
+        if let Some(written) = constant(node) {
+            return self.typed(&written, other).map(Operand::Column);
+        }
+        let is_column = match node {
+            NodeEnum::FuncCall(call) => functions::class(call) == Some(Class::Aggregate),
+            _ => matches!(node, NodeEnum::ColumnRef(_)),
+        };
+        match is_column {
+            true => self.column(node).map(Operand::Column),
+            false => self.expression(node).map(|expression| Operand::Computed(Box::new(expression))),
         }
     }
 
@@ -134,7 +142,7 @@ impl Asked<'_> {
 }
 
 fn other_condition<T>() -> Attempt<T> {
-    no("HAVING is more than comparisons of aggregates and columns with constants")
+    no("HAVING is more than comparisons of aggregates, columns, constants and arithmetic with them")
 }
 
 fn number(constant: &AConst) -> Option<Operand> {
