@@ -272,7 +272,7 @@ fn scans_that_wait_for_a_shard_hold_no_turn() {
         // One scan after the other, several at once, and one beneath an operator that keeps all rows.
         "SELECT count(*) FROM t a JOIN t b ON b.k + 0 = a.k + 0",
         "SELECT count(*) FROM (SELECT v FROM t UNION ALL SELECT v FROM t LIMIT 50) AS u",
-        "SELECT sum(k) + count(DISTINCT v) - 1226 FROM t",
+        "SELECT (sum(k) + count(DISTINCT v) - 1226)::text FROM t",
     ] {
         done(&mut other, "BEGIN");
         // Locked on both shards, by who needs a turn for what comes next.

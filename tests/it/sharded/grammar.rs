@@ -179,7 +179,7 @@ impl Grammar {
         let number = self.column(scope, Type::is_number);
         let text = self.column(scope, |kind| kind == Type::Text);
         let ordered = self.column(scope, |kind| !matches!(kind, Type::Bool | Type::Uuid));
-        let pick = self.below(15);
+        let pick = self.below(16);
         match (pick, number, text, ordered) {
             (0, ..) => format!("count({})", column.name),
             (1, ..) => format!("count(DISTINCT {})", column.name),
@@ -197,6 +197,14 @@ impl Grammar {
             (13, Some(number), ..) if number.kind.is_integer() => format!("bit_or({})", number.name),
             (14, Some(number), ..) if number.kind != Type::Numeric => {
                 format!("percentile_cont(0.5) WITHIN GROUP (ORDER BY {})", number.name)
+            }
+            (15, Some(number), ..) if number.kind.is_integer() => {
+                let computed = self.pick(&[
+                    "sum(#) - count(*) * 2",
+                    "coalesce(sum(#), 0) + 1",
+                    "CASE WHEN count(#) > 1 THEN sum(#) ELSE count(*) END",
+                ]);
+                computed.replace('#', &number.name)
             }
             _ => "count(*)".to_owned(),
         }

@@ -19,6 +19,10 @@ fn too_long() -> Error {
         .with_hint("Cast it to a shorter numeric, or to double precision.")
 }
 
+pub(super) fn division_by_zero() -> Error {
+    Error::new(ErrorCode::DivisionByZero, "division by zero")
+}
+
 /// Digits behind the point, which are no more than there are at all.
 fn checked_scale(scale: usize) -> Result<u32> {
     u32::try_from(scale).ok().filter(|scale| *scale <= 38).ok_or_else(too_long)
@@ -100,29 +104,105 @@ impl Decimal {
         Ok(Self { unscaled: a.checked_add(b).ok_or_else(too_long)?, scale })
     }
 
-    /// The quotient, with as many digits as PostgreSQL gives it: at least sixteen that count, and none less behind the point than the
-    /// dividend has; rounded, a half away from zero.
-    pub(super) fn divided_by(self, count: i64) -> Result<Self> {
-        let divisor = i128::from(count);
-        if divisor <= 0 {
-            return Err(Error::internal("an average of no values"));
+    /// The difference.
+    pub(super) fn minus(self, other: Self) -> Result<Self> {
+        self.plus(other.negated()?)
+    }
+
+    /// The product, with all of its digits.
+    pub(super) fn times(self, other: Self) -> Result<Self> {
+        let scale = checked_scale((self.scale + other.scale) as usize)?;
+        Ok(Self { unscaled: self.unscaled.checked_mul(other.unscaled).ok_or_else(too_long)?, scale })
+    }
+
+    /// The quotient, with as many digits as PostgreSQL gives it: at least sixteen that count, and none less behind the point than either
+    /// number has; rounded, a half away from zero. Source: `select_div_scale` in PostgreSQL's numeric.c.
+    pub(super) fn divided_by(self, other: Self) -> Result<Self> {
+        if other.unscaled == 0 {
+            return Err(division_by_zero());
         }
-        let ((first, weight), (other_first, other_weight)) = (self.leading()?, Self::from(count).leading()?);
+        let ((first, weight), (other_first, other_weight)) = (self.leading()?, other.leading()?);
         let quotient_weight = weight - other_weight - i32::from(first <= other_first);
-        let scale = (16 - 4 * quotient_weight).max(i32::try_from(self.scale).map_err(|_| too_long())?).max(0);
+        let shown = i32::try_from(self.scale.max(other.scale)).map_err(|_| too_long())?;
+        let scale = (16 - 4 * quotient_weight).max(shown);
         let scale = checked_scale(usize::try_from(scale).map_err(|_| too_long())?)?;
-        let unscaled = self.unscaled.checked_abs().ok_or_else(too_long)?;
-        let (mut quotient, mut rest) = (unscaled / divisor, unscaled % divisor);
-        for _ in self.scale..scale {
-            rest *= 10;
+        let (dividend, divisor) = (self.abs()?.unscaled, other.abs()?.unscaled);
+        let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
+        // By now it has as many digits behind the point as the dividend has more than the divisor.
+        for _ in self.scale..scale + other.scale {
+            rest = rest.checked_mul(10).ok_or_else(too_long)?;
             let longer = quotient.checked_mul(10).and_then(|longer| longer.checked_add(rest / divisor));
             quotient = longer.ok_or_else(too_long)?;
             rest %= divisor;
         }
-        if 2 * rest >= divisor {
+        if rest >= divisor - rest {
             quotient = quotient.checked_add(1).ok_or_else(too_long)?;
         }
-        Ok(Self { unscaled: if self.unscaled < 0 { -quotient } else { quotient }, scale })
+        let is_negative = (self.unscaled < 0) != (other.unscaled < 0);
+        Ok(Self { unscaled: if is_negative { -quotient } else { quotient }, scale })
+    }
+
+    /// What is left of it by a division whose quotient is whole; it has the dividend's sign.
+    pub(super) fn modulo(self, other: Self) -> Result<Self> {
+        let (a, b, scale) = self.aligned(other)?;
+        if b == 0 {
+            return Err(division_by_zero());
+        }
+        // What has no remainder in 128 bits is the least number by -1.
+        Ok(Self { unscaled: a.wrapping_rem(b), scale })
+    }
+
+    pub(super) fn negated(self) -> Result<Self> {
+        Ok(Self { unscaled: self.unscaled.checked_neg().ok_or_else(too_long)?, ..self })
+    }
+
+    pub(super) fn abs(self) -> Result<Self> {
+        Ok(Self { unscaled: self.unscaled.checked_abs().ok_or_else(too_long)?, ..self })
+    }
+
+    /// Rounded to so many digits behind the point, or, where that is negative, before it: a half away from zero.
+    pub(super) fn rounded(self, digits: i32) -> Result<Self> {
+        self.cut(digits, |rest, unit| if rest.abs() >= unit - rest.abs() { rest.signum() } else { 0 })
+    }
+
+    /// The same, towards zero.
+    pub(super) fn truncated(self, digits: i32) -> Result<Self> {
+        self.cut(digits, |_, _| 0)
+    }
+
+    /// The greatest whole number that is not above it.
+    pub(super) fn floor(self) -> Result<Self> {
+        self.cut(0, |rest, _| if rest < 0 { -1 } else { 0 })
+    }
+
+    /// The least whole number that is not below it.
+    pub(super) fn ceil(self) -> Result<Self> {
+        self.cut(0, |rest, _| i128::from(rest > 0))
+    }
+
+    /// With so many digits behind the point. What is cut off, as a part of the last unit that stays, says how much is added to that.
+    fn cut(self, digits: i32, step: impl Fn(i128, i128) -> i128) -> Result<Self> {
+        let scale = i32::try_from(self.scale).map_err(|_| too_long())?;
+        let shown = checked_scale(usize::try_from(digits.max(0)).map_err(|_| too_long())?)?;
+        if digits >= scale {
+            let unscaled = self.unscaled.checked_mul(power(shown - self.scale)?).ok_or_else(too_long)?;
+            return Ok(Self { unscaled, scale: shown });
+        }
+        let unit = power(scale.abs_diff(digits))?;
+        let whole = self.unscaled / unit + step(self.unscaled % unit, unit);
+        // Digits before the point that are no longer there are zeros.
+        let zeros = power(digits.min(0).unsigned_abs())?;
+        Ok(Self { unscaled: whole.checked_mul(zeros).ok_or_else(too_long)?, scale: shown })
+    }
+
+    /// Where it is whole, and has no digits behind the point.
+    pub(super) fn integer(self) -> Option<i64> {
+        i64::try_from(self.unscaled).ok().filter(|_| self.scale == 0)
+    }
+
+    /// The number without its point.
+    pub(super) fn unscaled(self) -> i128 {
+        self.unscaled
     }
 
     /// The first digit that is not zero of those to the base 10000, and its weight; both 0 for zero.
@@ -153,6 +233,11 @@ impl Decimal {
         let ((a, a_rest), (b, b_rest)) = (parts(self), parts(other));
         // Equal whole parts of up to 38 digits leave fractions that fit each other's scale digit by digit.
         a.cmp(&b).then_with(|| compare_fractions((a_rest, self.scale), (b_rest, other.scale)))
+    }
+
+    /// The nearest `double precision`.
+    pub(super) fn float(self) -> Result<f64> {
+        self.text().parse().map_err(|_| Error::internal("the digits of a number are none"))
     }
 
     /// PostgreSQL's text.

@@ -1,13 +1,16 @@
-//! The condition of HAVING, on groups that are complete: comparisons of numbers, and what AND, OR and NOT make of them.
+//! The condition of HAVING, on groups that are complete: comparisons of values of one type or of numbers, and what AND, OR and NOT make of
+//! them.
 //!
-//! Nothing in it can fail, so that it does not matter of which groups it is asked, nor in which order.
+//! What can fail in it is arithmetic. As PostgreSQL does, nothing behind a part that decides is computed.
 
 use std::cmp::Ordering;
 
 use ashlar_base::{Error, Result};
 
+use super::computed::{Expression, Number};
 use super::decimal::Decimal;
-use super::{Field, broken, cells, value};
+use super::value::{self, Comparable};
+use super::{Field, broken, cells};
 
 /// A condition on the columns of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,9 +35,10 @@ pub(crate) enum Condition {
 pub(crate) enum Operand {
     Column(usize),
     Number(Decimal),
+    Computed(Box<Expression>),
 }
 
-/// How two numbers have to be to each other.
+/// How two values have to be to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -47,9 +51,9 @@ pub(crate) enum Comparison {
 
 impl Having {
     /// # Errors
-    /// 0A000 for a column of a type whose values are not compared here.
-    pub(super) fn check(&self, fields: &[Field]) -> Result<()> {
-        self.0.check(fields)
+    /// 0A000 for a column of a type whose values are not compared here. `is_c_collated`: the servers compare text byte by byte.
+    pub(super) fn check(&self, fields: &[Field], is_c_collated: bool) -> Result<()> {
+        self.0.check(fields, is_c_collated)
     }
 
     /// Whether it holds for a row of these columns.
@@ -58,24 +62,44 @@ impl Having {
     /// What reading its values finds.
     pub(super) fn holds(&self, fields: &[Field], body: &[u8]) -> Result<bool> {
         let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
-        Ok(self.0.value(fields, &cells)? == Some(true))
+        self.0.holds(fields, &cells)
     }
 }
 
 impl Condition {
-    fn check(&self, fields: &[Field]) -> Result<()> {
+    /// # Errors
+    /// 0A000 for values that are not compared, or computed with, here.
+    pub(super) fn check(&self, fields: &[Field], is_c_collated: bool) -> Result<()> {
         match self {
-            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(|part| part.check(fields)),
-            Self::Not(part) => part.check(fields),
+            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(|part| part.check(fields, is_c_collated)),
+            Self::Not(part) => part.check(fields, is_c_collated),
             Self::IsNull(column) => field(fields, *column).map(|_| ()),
             Self::Column(column) if value::is_bool(field(fields, *column)?) => Ok(()),
             Self::Column(_) => Err(unknown()),
-            Self::Compare(a, _, b) => a.check(fields).and_then(|()| b.check(fields)),
+            Self::Compare(a, comparison, b) => match Manner::of(a, b, fields, is_c_collated)? {
+                Manner::OneType(of) => value::check_order(of, is_c_collated || comparison.is_of_equality()),
+                Manner::Exact | Manner::Float => Ok(()),
+            },
+        }
+    }
+
+    /// Whether it is true. What stands behind a part that is not is not looked at: it may fail.
+    fn holds(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<bool> {
+        match self {
+            Self::All(parts) => {
+                for part in parts {
+                    if !part.holds(fields, cells)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => Ok(self.value(fields, cells)? == Some(true)),
         }
     }
 
     /// `None`: a NULL leaves it open.
-    fn value(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<bool>> {
+    pub(super) fn value(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<bool>> {
         Ok(match self {
             Self::All(parts) => Self::joined(parts, false, fields, cells)?,
             Self::Any(parts) => Self::joined(parts, true, fields, cells)?,
@@ -85,10 +109,10 @@ impl Condition {
                 let field = field(fields, *column)?;
                 cell(cells, *column)?.map(|bytes| value::is_true(field, bytes)).transpose()?
             }
-            Self::Compare(a, comparison, b) => match (a.value(fields, cells)?, b.value(fields, cells)?) {
-                (Some(a), Some(b)) => Some(comparison.is(a.compare(b))),
-                _ => None,
-            },
+            Self::Compare(a, comparison, b) => {
+                // What depends on the collation has been checked.
+                Manner::of(a, b, fields, true)?.order(a, b, fields, cells)?.map(|order| comparison.is(order))
+            }
         })
     }
 
@@ -112,25 +136,98 @@ impl Operand {
         Decimal::parse(written).ok().map(Self::Number)
     }
 
-    fn check(&self, fields: &[Field]) -> Result<()> {
+    /// `None`: a number as it is written, of whatever type is wanted.
+    fn field(&self, fields: &[Field], is_c_collated: bool) -> Result<Option<Field>> {
         match self {
-            Self::Column(column) if !value::is_number(field(fields, *column)?) => Err(unknown()),
-            Self::Column(_) | Self::Number(_) => Ok(()),
+            Self::Column(column) => field(fields, *column).map(Some),
+            Self::Number(_) => Ok(None),
+            Self::Computed(expression) => expression.kind(fields, is_c_collated).map(|kind| Some(kind.field())),
         }
     }
 
-    fn value(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Decimal>> {
+    fn number(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Decimal>> {
         match self {
             Self::Column(column) => {
                 let field = field(fields, *column)?;
                 cell(cells, *column)?.map(|bytes| value::number(field, bytes)).transpose()
             }
             Self::Number(number) => Ok(Some(*number)),
+            Self::Computed(expression) => expression.value(fields, cells)?.map(Number::decimal).transpose(),
+        }
+    }
+
+    fn float(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<f64>> {
+        match self {
+            Self::Column(column) => {
+                let field = field(fields, *column)?;
+                cell(cells, *column)?.map(|bytes| value::float(field, bytes)).transpose()
+            }
+            Self::Number(number) => number.float().map(Some),
+            Self::Computed(expression) => expression.value(fields, cells)?.map(Number::float).transpose(),
+        }
+    }
+
+    fn comparable(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Comparable>> {
+        match self {
+            Self::Column(column) => {
+                let field = field(fields, *column)?;
+                cell(cells, *column)?.map(|bytes| Comparable::read(field, bytes)).transpose()
+            }
+            Self::Number(_) | Self::Computed(_) => Err(unknown()),
         }
     }
 }
 
+/// How two operands are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    /// As numbers, without rounding.
+    Exact,
+    /// As numbers of `double precision`.
+    Float,
+    /// As values of the type that both have.
+    OneType(Field),
+}
+
+impl Manner {
+    /// # Errors
+    /// 0A000 for types whose values are not compared here.
+    fn of(a: &Operand, b: &Operand, fields: &[Field], is_c_collated: bool) -> Result<Self> {
+        let of = [a.field(fields, is_c_collated)?, b.field(fields, is_c_collated)?];
+        let is_each = |is_it: fn(Field) -> bool| of.iter().flatten().all(|field| is_it(*field));
+        if is_each(value::is_number) {
+            return Ok(Self::Exact);
+        }
+        // A constant that is `real` may have been read with less digits than PostgreSQL compares with.
+        let is_real = of.iter().all(|field| field.is_some_and(value::is_real));
+        if is_each(|field| value::is_number(field) || value::is_float(field)) && !is_real {
+            return Ok(Self::Float);
+        }
+        match of {
+            [Some(a), Some(b)] if value::is_of_one_type(a, b) => Ok(Self::OneType(a)),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// `None`: one of them is NULL.
+    fn order(self, a: &Operand, b: &Operand, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Ordering>> {
+        Ok(match self {
+            Self::Exact => a.number(fields, cells)?.zip(b.number(fields, cells)?).map(|(a, b)| a.compare(b)),
+            Self::Float => a.float(fields, cells)?.zip(b.float(fields, cells)?).map(|(a, b)| value::floats(a, b)),
+            Self::OneType(_) => {
+                let (a, b) = (a.comparable(fields, cells)?, b.comparable(fields, cells)?);
+                a.zip(b).map(|(a, b)| a.compare(&b))
+            }
+        })
+    }
+}
+
 impl Comparison {
+    /// Whether it asks for nothing but whether both are equal.
+    fn is_of_equality(self) -> bool {
+        matches!(self, Self::Equal | Self::NotEqual)
+    }
+
     fn is(self, ordering: Ordering) -> bool {
         match self {
             Self::Equal => ordering.is_eq(),
@@ -143,11 +240,11 @@ impl Comparison {
     }
 }
 
-fn field(fields: &[Field], column: usize) -> Result<Field> {
+pub(super) fn field(fields: &[Field], column: usize) -> Result<Field> {
     fields.get(column).copied().ok_or_else(|| Error::internal("a condition on a column that no row has"))
 }
 
-fn cell<'c>(cells: &[Option<&'c [u8]>], column: usize) -> Result<Option<&'c [u8]>> {
+pub(super) fn cell<'c>(cells: &[Option<&'c [u8]>], column: usize) -> Result<Option<&'c [u8]>> {
     cells.get(column).copied().ok_or_else(broken)
 }
 

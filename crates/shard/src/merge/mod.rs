@@ -4,6 +4,7 @@
 //! it holds one row of each source, and never more but for one of each group, and the values of it that are added once. Values are decoded only
 //! where they are compared or added.
 
+mod computed;
 mod decimal;
 mod groups;
 mod having;
@@ -16,6 +17,8 @@ use ashlar_base::{Error, ErrorCode, Result};
 use groups::Groups;
 use value::Comparable;
 
+pub use computed::Computed;
+pub(crate) use computed::{Expression, Function, Kind, Operator};
 pub use having::Having;
 pub(crate) use having::{Comparison, Condition, Operand};
 
@@ -30,6 +33,8 @@ pub struct RowMerge {
     pub aggregates: Vec<Aggregate>,
     /// Which of the groups are kept, once they are complete; `None`: all.
     pub having: Option<Having>,
+    /// What is computed of those, in the order of its columns.
+    pub computed: Vec<Computed>,
 }
 
 /// A column that rows are sorted by.
@@ -65,10 +70,18 @@ pub enum Aggregate {
     Min,
     /// The greatest.
     Max,
+    /// Those bits that all have.
+    BitAnd,
+    /// Those bits that one has.
+    BitOr,
+    /// Those bits that an odd number has.
+    BitXor,
     /// It tells groups apart.
     Group,
     /// The same in all rows of a group.
     Alike,
+    /// What [`RowMerge::computed`] says of it; what the shards send is not looked at.
+    Computed,
     /// It tells rows of one group apart, which are added once for each of its values.
     Value,
     /// Added once for each value of this column, counted from 0; 0 is no value.
@@ -111,8 +124,7 @@ pub struct Merger {
     hidden: usize,
     /// `None`: rows stay what they are.
     groups: Option<Groups>,
-    /// With the columns that it is about.
-    having: Option<(Having, Vec<Field>)>,
+    complete: Complete,
     sources: Vec<Source>,
     /// Sources with a row, the next one last.
     order: Vec<usize>,
@@ -120,6 +132,15 @@ pub struct Merger {
     take: Option<u64>,
     /// The rows of groups, once all of them are complete.
     answers: Option<std::vec::IntoIter<Vec<u8>>>,
+}
+
+/// What becomes of groups that are complete.
+#[derive(Debug)]
+struct Complete {
+    having: Option<Having>,
+    computed: Vec<Computed>,
+    /// Of their columns.
+    fields: Vec<Field>,
 }
 
 #[derive(Debug)]
@@ -165,16 +186,15 @@ impl Merger {
             return Err(Error::internal("an aggregate that no row has"));
         }
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
-        let mut having = None;
-        if let Some(condition) = &merge.having {
-            condition.check(fields)?;
-            having = Some((condition.clone(), fields.to_vec()));
-        }
+        merge.having.iter().try_for_each(|condition| condition.check(fields, is_c_collated))?;
+        merge.computed.iter().try_for_each(|column| column.check(fields, is_c_collated))?;
+        let complete =
+            Complete { having: merge.having.clone(), computed: merge.computed.clone(), fields: fields.to_vec() };
         Ok(Self {
             keys,
             hidden: merge.hidden,
             groups,
-            having,
+            complete,
             sources: std::iter::repeat_with(Source::default).take(sources).collect(),
             order: Vec::with_capacity(sources),
             skip: gathering.skip,
@@ -237,7 +257,10 @@ impl Merger {
         if let Some(groups) = &mut self.groups {
             let answers = match &mut self.answers {
                 Some(answers) => answers,
-                None => self.answers.insert(in_order(groups, &self.keys, self.having.as_ref())?.into_iter()),
+                None => {
+                    let most = self.take.map(|take| take.saturating_add(self.skip));
+                    self.answers.insert(in_order(groups, &self.keys, &self.complete, most)?.into_iter())
+                }
             };
             while self.skip > 0 && answers.next().is_some() {
                 self.skip -= 1;
@@ -299,13 +322,23 @@ fn compare(keys: &[Key], a: &[Option<Comparable>], b: &[Option<Comparable>]) -> 
     Ordering::Equal
 }
 
-/// The rows of those groups that are kept, sorted.
-fn in_order(groups: &mut Groups, keys: &[Key], having: Option<&(Having, Vec<Field>)>) -> Result<Vec<Vec<u8>>> {
-    let is_kept = |body: &[u8]| having.map_or(Ok(true), |(having, fields)| having.holds(fields, body));
+impl Complete {
+    /// A group's row as it is shown; `None`: it is left out.
+    fn row(&self, body: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let is_kept = self.having.as_ref().map_or(Ok(true), |having| having.holds(&self.fields, &body))?;
+        is_kept.then(|| computed::computed(&self.computed, &self.fields, body)).transpose()
+    }
+}
+
+/// The rows of those groups that are kept, sorted. `most`: how many are needed, which are any where nothing sorts them.
+fn in_order(groups: &mut Groups, keys: &[Key], complete: &Complete, most: Option<u64>) -> Result<Vec<Vec<u8>>> {
     let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = Vec::new();
     for body in groups.take()? {
-        let body = body?;
-        if is_kept(&body)? {
+        // What is not needed is not computed either, which could fail.
+        if keys.is_empty() && most.is_some_and(|most| rows.len() as u64 >= most) {
+            break;
+        }
+        if let Some(body) = complete.row(body?)? {
             rows.push((keys_of(keys, &body)?, body));
         }
     }

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::decimal::Decimal;
 use super::{Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey};
 
+mod computed;
+
 const INT8: Field = Field { oid: 20, is_binary: false };
 const TEXT: Field = Field { oid: 25, is_binary: false };
 const NUMERIC: Field = Field { oid: 1700, is_binary: false };
@@ -140,7 +142,7 @@ proptest! {
             keys: vec![key(Place::FromStart(2), is_descending, false), key(Place::FromStart(0), false, false)],
             hidden: 1,
             aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Group],
-            having: None,
+            ..RowMerge::default()
         };
         let gathering = Gathering { merge: &merge, skip, take };
         let mut merger = Merger::new(&gathering, &[INT8, INT8, INT8, INT8, TEXT], 3, true).unwrap();
@@ -302,6 +304,51 @@ fn having_keeps_groups_of_which_it_is_true() {
 }
 
 #[test]
+fn having_compares_values_of_one_type_and_floats() {
+    use Comparison::{Equal, Greater, LessOrEqual};
+    const FLOAT: Field = Field { oid: 701, is_binary: false };
+    const REAL: Field = Field { oid: 700, is_binary: false };
+    const VARCHAR: Field = Field { oid: 1043, is_binary: false };
+    const DATE: Field = Field { oid: 1082, is_binary: false };
+    let of_columns = |comparison| Condition::Compare(Operand::Column(1), comparison, Operand::Column(2));
+    let beside = |number| Condition::Compare(Operand::Column(1), Greater, Operand::number(number).unwrap());
+    let made = |condition: &Condition, fields: [Field; 2], is_c_collated| {
+        let merge = RowMerge {
+            aggregates: vec![Aggregate::Group, Aggregate::Alike, Aggregate::Alike],
+            having: Some(Having(condition.clone())),
+            ..RowMerge::default()
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        Merger::new(&gathering, &[INT8, fields[0], fields[1]], 2, is_c_collated)
+    };
+    let (most, more) = ("9007199254740992", "9007199254740993");
+    let (many, both) = (format!("{most} 1e17 NaN"), format!("{most} {more}"));
+    let cases: [(Condition, [Field; 2], &str, &str, &str); 6] = [
+        (of_columns(Greater), [TEXT, VARCHAR], "b", "a c B", "c"),
+        (of_columns(Equal), [VARCHAR, VARCHAR], "b", "a b B", "b"),
+        (of_columns(LessOrEqual), [DATE, DATE], "2024-02-01", "2024-01-31 2024-02-02", "2024-01-31"),
+        // 0.1 of `real` is more than 0.1, and beside a bigint both are double precision.
+        (beside("0.1"), [REAL, INT8], "0", "0.1 0.09", "0.1"),
+        (of_columns(Greater), [FLOAT, INT8], more, &many, "1e17 NaN"),
+        (of_columns(Greater), [INT8, NUMERIC], "9007199254740992.5", &both, more),
+    ];
+    for (condition, fields, constant, values, expected) in cases {
+        let row = |(at, value): (usize, &str)| body(&[Some(at.to_string().as_str()), Some(value), Some(constant)]);
+        let rows: Vec<Vec<u8>> = values.split(' ').enumerate().map(row).collect();
+        let mut merger = made(&condition, fields, true).unwrap();
+        let found = run(&mut merger, &[rows, vec![body(&[Some("-1"), None, Some(constant)])]]);
+        let found: Vec<&str> = found.iter().map(|row| row[1].as_deref().unwrap()).collect();
+        assert_eq!(found.join(" "), expected, "{condition:?}");
+    }
+    // The order of text is that of the servers, and what is equal is so in every collation.
+    assert!(made(&of_columns(Greater), [TEXT, TEXT], false).is_err());
+    assert!(made(&of_columns(Equal), [TEXT, TEXT], false).is_ok());
+    for fields in [[REAL, REAL], [TEXT, INT8], [DATE, Field { oid: 1114, is_binary: false }], [CHARACTER, CHARACTER]] {
+        assert!(made(&of_columns(Equal), fields, true).is_err(), "{fields:?}");
+    }
+}
+
+#[test]
 fn rows_that_are_not_needed_are_not_asked_for() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
     let mut merger = Merger::new(&Gathering { merge: &merge, skip: 0, take: Some(1) }, &[INT8], 2, false).unwrap();
@@ -330,6 +377,31 @@ fn partial_results_become_one() {
 }
 
 #[test]
+fn bits_are_put_together_in_either_form() {
+    use Aggregate::{BitAnd, BitOr, BitXor};
+    let merge = RowMerge { aggregates: vec![BitAnd, BitOr, BitXor, BitOr, BitAnd], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    let [int2, int4] = [21, 23].map(|oid| Field { oid, is_binary: false });
+    let mut merger = Merger::new(&gathering, &[int2, int4, INT8, int4, INT8], 3, true).unwrap();
+    let sources = [
+        vec![body(&[Some("-2"), Some("5"), Some("7"), None, None])],
+        vec![body(&[Some("7"), Some("-8"), Some("2"), Some("4"), None])],
+        vec![body(&[Some("15"), None, Some("-1"), Some("2"), None])],
+    ];
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(run(&mut merger, &sources), [vec![some("6"), some("-3"), some("-6"), some("6"), None]]);
+    let merge = RowMerge { aggregates: vec![BitOr], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    let mut merger = Merger::new(&gathering, &[Field { is_binary: true, ..int2 }], 2, true).unwrap();
+    for (source, number) in [(0, 1_u8), (1, 4)] {
+        merger.push(source, &[0, 1, 0, 0, 0, 2, 0x80, number]).unwrap();
+        merger.finish(source);
+    }
+    assert_eq!(merger.pop().unwrap().unwrap(), [0, 1, 0, 0, 0, 2, 0x80, 5]);
+    assert!(Merger::new(&gathering, &[Field { oid: 1560, is_binary: false }], 2, true).is_err(), "bit strings");
+}
+
+#[test]
 fn averages_are_postgresqls() {
     // As PostgreSQL says of these sums and numbers of values.
     for (sum, count, average) in [
@@ -346,7 +418,8 @@ fn averages_are_postgresqls() {
         ("0.0001", 3, "0.000033333333333333333333"),
         ("99.123456789012345678", 2, "49.561728394506172839"),
     ] {
-        assert_eq!(Decimal::parse(sum).unwrap().divided_by(count).unwrap().text(), average, "{sum} / {count}");
+        let quotient = Decimal::parse(sum).unwrap().divided_by(Decimal::from(count)).unwrap();
+        assert_eq!(quotient.text(), average, "{sum} / {count}");
     }
     let merge = RowMerge {
         hidden: 2,

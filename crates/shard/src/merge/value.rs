@@ -10,6 +10,7 @@ use super::decimal::Decimal;
 use super::{Aggregate, Field, broken};
 
 const BOOL: u32 = 16;
+const REAL: u32 = 700;
 const CHARACTER: u32 = 1042;
 const NUMERIC: u32 = 1700;
 
@@ -107,8 +108,11 @@ fn without_last(bytes: &[u8], byte: u8) -> &[u8] {
 
 /// Whether a field's values are compared as numbers without rounding.
 pub(super) fn is_number(field: Field) -> bool {
-    let is_integer = matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8));
-    is_integer || field.oid == NUMERIC
+    is_integer(field) || field.oid == NUMERIC
+}
+
+fn is_integer(field: Field) -> bool {
+    matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8))
 }
 
 /// A value of such a field.
@@ -116,13 +120,15 @@ pub(super) fn is_number(field: Field) -> bool {
 /// # Errors
 /// 0A000 for a number of more digits than are known here.
 pub(super) fn number(field: Field, bytes: &[u8]) -> Result<Decimal> {
-    if field.oid == NUMERIC {
-        return decimal(field, bytes);
-    }
+    if field.oid == NUMERIC { decimal(field, bytes) } else { integer(field, bytes).map(Decimal::from) }
+}
+
+/// A value of a field of integers.
+pub(super) fn integer(field: Field, bytes: &[u8]) -> Result<i64> {
     match Comparable::read(field, bytes)? {
-        Comparable::Value(Value::Int2(number)) => Ok(Decimal::from(i64::from(number))),
-        Comparable::Value(Value::Int4(number)) => Ok(Decimal::from(i64::from(number))),
-        Comparable::Value(Value::Int8(number)) => Ok(Decimal::from(number)),
+        Comparable::Value(Value::Int2(number)) => Ok(i64::from(number)),
+        Comparable::Value(Value::Int4(number)) => Ok(i64::from(number)),
+        Comparable::Value(Value::Int8(number)) => Ok(number),
         _ => Err(broken()),
     }
 }
@@ -142,6 +148,36 @@ pub(super) fn is_true(field: Field, bytes: &[u8]) -> Result<bool> {
     match Comparable::read(field, bytes)? {
         Comparable::Value(Value::Bool(value)) => Ok(value),
         _ => Err(broken()),
+    }
+}
+
+/// A value of such a field, or of one of floating-point numbers, as a `double precision`.
+///
+/// # Errors
+/// 0A000 for a number of more digits than are known here.
+pub(super) fn float(field: Field, bytes: &[u8]) -> Result<f64> {
+    if is_number(field) {
+        return number(field, bytes)?.float();
+    }
+    match Comparable::read(field, bytes)? {
+        Comparable::Value(Value::Float4(number)) => Ok(f64::from(number)),
+        Comparable::Value(Value::Float8(number)) => Ok(number),
+        _ => Err(broken()),
+    }
+}
+
+/// Whether a field's values are those of `real`.
+pub(super) fn is_real(field: Field) -> bool {
+    field.oid == REAL
+}
+
+/// Whether two fields have values of one type, which is none of numbers.
+pub(super) fn is_of_one_type(a: Field, b: Field) -> bool {
+    let is_text = |of: ScalarType| matches!(of, ScalarType::Text | ScalarType::Varchar { .. });
+    match (scalar(a.oid), scalar(b.oid)) {
+        (Some(of), Some(other)) if is_text(of) => is_text(other),
+        (Some(_), Some(_)) => a.oid == b.oid && !is_number(a) && !is_float(a),
+        _ => false,
     }
 }
 
@@ -189,7 +225,7 @@ impl Comparable {
 }
 
 /// NaN is above all others, and equal to itself.
-fn floats(a: f64, b: f64) -> Ordering {
+pub(super) fn floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
@@ -223,7 +259,11 @@ impl Total {
         match aggregate {
             Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
             Aggregate::Group | Aggregate::Value => check_equality(field)?,
-            Aggregate::Alike => {}
+            Aggregate::Alike | Aggregate::Computed => {}
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor if is_integer(field) => {}
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
+                return Err(Error::unsupported("bits of this type cannot be put together from several shards"));
+            }
             // Of floating-point numbers it depends on the order in which they are added.
             Aggregate::Average { .. } if field.oid == NUMERIC => {}
             Aggregate::Average { .. } => {
@@ -245,7 +285,7 @@ impl Total {
         // A shard without rows has no sum.
         let Some(bytes) = cell else { return Ok(()) };
         let next = match self.aggregate {
-            Aggregate::Average { .. } | Aggregate::Value => return Ok(()),
+            Aggregate::Average { .. } | Aggregate::Value | Aggregate::Computed => return Ok(()),
             Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
             Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
             Aggregate::Min | Aggregate::Max => {
@@ -257,6 +297,15 @@ impl Total {
                     }
                 }
                 Sum::Extreme(next, bytes.to_vec())
+            }
+            Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
+                let next = integer(self.field, bytes)?;
+                Sum::Integer(match (&self.so_far, self.aggregate) {
+                    (Some(Sum::Integer(so_far)), Aggregate::BitAnd) => so_far & next,
+                    (Some(Sum::Integer(so_far)), Aggregate::BitOr) => so_far | next,
+                    (Some(Sum::Integer(so_far)), _) => so_far ^ next,
+                    _ => next,
+                })
             }
             _ if self.field.oid == NUMERIC => {
                 let next = decimal(self.field, bytes)?;
@@ -301,7 +350,7 @@ impl Total {
             _ => return Err(broken()),
         };
         let Some(Sum::Integer(count)) = &count.so_far else { return Err(broken()) };
-        self.so_far = Some(Sum::Decimal(sum.divided_by(*count)?));
+        self.so_far = Some(Sum::Decimal(sum.divided_by(Decimal::from(*count))?));
         Ok(())
     }
 
@@ -313,7 +362,12 @@ impl Total {
                 row.extend_from_slice(&(-1_i32).to_be_bytes());
                 return;
             }
-            Some(Sum::Integer(sum)) => Value::Int8(*sum),
+            // Bits of a narrow type have its width.
+            Some(Sum::Integer(sum)) => match scalar(self.field.oid) {
+                Some(ScalarType::Int2) => Value::Int2(*sum as i16),
+                Some(ScalarType::Int4) => Value::Int4(*sum as i32),
+                _ => Value::Int8(*sum),
+            },
             Some(Sum::Float(sum)) if scalar(self.field.oid) == Some(ScalarType::Float4) => Value::Float4(*sum as f32),
             Some(Sum::Float(sum)) => Value::Float8(*sum),
             Some(Sum::Decimal(sum)) => {
@@ -341,7 +395,8 @@ fn bounded(sum: f64, is_of_finite: bool) -> Result<f64> {
     Ok(sum)
 }
 
-fn cell(bytes: &[u8], row: &mut Vec<u8>) {
+/// Appends a cell that is not NULL, with its length.
+pub(super) fn cell(bytes: &[u8], row: &mut Vec<u8>) {
     row.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
     row.extend_from_slice(bytes);
 }

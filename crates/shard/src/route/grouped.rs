@@ -11,16 +11,21 @@
 use std::ops::Range;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    AConst, AExpr, AExprKind, BoolExpr, BoolExprType, FuncCall, LimitOption, NullTestType, SelectStmt, a_const,
-};
+use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 
 use super::query::is_star;
 use super::several::{self, Added, Attempt, Clauses, Gathered, no};
 use super::{functions, nodes};
-use crate::merge::{Aggregate, Comparison, Condition, Having, Operand, Place, RowMerge, SortKey};
+use crate::merge::{Aggregate, Computed, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
 use crate::rewrite::scan::{self, Token, Tokens};
+
+mod computed;
+mod condition;
+
+/// Aggregates whose partial results are put together.
+const AGGREGATES: &[&str] =
+    &["avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "every", "max", "min", "sum"];
 
 /// What is known of a query whose groups are put together.
 #[derive(Debug)]
@@ -67,7 +72,7 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();
     aggregates.append(&mut asked.further);
-    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having };
+    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having, computed: asked.computed };
     several::gathered(select, about.text, splices, added, merge, (take, skip))
 }
 
@@ -90,6 +95,8 @@ struct Shown<'a> {
     /// The name that is written; empty where none is.
     name: &'a str,
     value: &'a NodeEnum,
+    /// Where its expression stands, without the name.
+    place: Range<usize>,
     /// Those of its expression.
     tokens: Vec<String>,
 }
@@ -105,10 +112,15 @@ struct Asked<'a> {
     further: Vec<Aggregate>,
     /// Names by which groups are told apart, and those of their columns.
     names: Vec<(Vec<&'a str>, usize)>,
-    /// The same for expressions that are no outputs.
+    /// The same for expressions that are no outputs, and columns of aggregates that are none.
     expressions: Vec<(Vec<String>, usize)>,
     /// Names of what an aggregate has DISTINCT of, by which shards group besides.
     values: Vec<(String, usize)>,
+    /// Whether constants of HAVING are among the columns.
+    has_constants: bool,
+    /// What is computed of complete groups, and what keeps the shards from computing it where it stands.
+    computed: Vec<Computed>,
+    asides: Vec<(Range<usize>, String)>,
 }
 
 impl<'a> Asked<'a> {
@@ -121,16 +133,25 @@ impl<'a> Asked<'a> {
             };
             let output = output.and_then(|output| Some((output.name.as_str(), nodes::inner(&output.val)?)));
             let Some((name, value)) = output else { return no("an output is of an unknown kind") };
-            let mut tokens = tokens_of(&about.text[place.clone()]);
-            if !name.is_empty() {
-                tokens.pop();
-                tokens.pop_if(|last| last.as_str() == "as");
-            }
-            shown.push(Shown { name, value, tokens });
+            let Some(place) = without_name(about.text, place, name) else {
+                return no("an output cannot be found in the text");
+            };
+            let tokens = tokens_of(&about.text[place.clone()]);
+            shown.push(Shown { name, value, place, tokens });
         }
-        let (becomes, texts, further) = (Vec::with_capacity(shown.len()), Vec::new(), Vec::new());
-        let (names, expressions, values) = (Vec::new(), Vec::new(), Vec::new());
-        let mut asked = Self { about, shown, becomes, texts, further, names, expressions, values };
+        let mut asked = Self {
+            about,
+            becomes: Vec::with_capacity(shown.len()),
+            shown,
+            texts: Vec::new(),
+            further: Vec::new(),
+            names: Vec::new(),
+            expressions: Vec::new(),
+            values: Vec::new(),
+            has_constants: false,
+            computed: Vec::new(),
+            asides: Vec::new(),
+        };
         for at in 0..asked.shown.len() {
             let value = asked.shown[at].value;
             let aggregate = match value {
@@ -151,10 +172,7 @@ impl<'a> Asked<'a> {
 
     /// What becomes of partial results of a call; `None`: they cannot be put together, or it is no aggregate.
     fn aggregate(&mut self, call: &FuncCall) -> Attempt<Option<Aggregate>> {
-        let name = match functions::name(call) {
-            Some(name @ ("avg" | "count" | "sum" | "min" | "max" | "bool_and" | "bool_or" | "every")) => name,
-            _ => return Ok(None),
-        };
+        let Some(name) = functions::name(call).filter(|name| AGGREGATES.contains(name)) else { return Ok(None) };
         if call.over.is_some() || !call.agg_order.is_empty() {
             return no("an aggregate needs all rows at once");
         }
@@ -180,6 +198,11 @@ impl<'a> Asked<'a> {
             }
             "count" => count,
             "sum" => sum,
+            "bit_and" => Aggregate::BitAnd,
+            "bit_or" => Aggregate::BitOr,
+            // A value that several shards have would be counted by each of them.
+            "bit_xor" if call.agg_distinct => return no("different values are needed at once"),
+            "bit_xor" => Aggregate::BitXor,
             // False is less than true.
             "min" | "bool_and" | "every" => Aggregate::Min,
             _ => Aggregate::Max,
@@ -293,11 +316,12 @@ impl<'a> Asked<'a> {
     /// What becomes of outputs that are neither aggregates nor tell groups apart.
     fn others(&mut self) -> Attempt<()> {
         for at in 0..self.shown.len() {
-            if self.becomes[at].is_none() {
-                if !self.is_alike(self.shown[at].value) {
-                    return no("an output cannot be put together from those of the shards");
-                }
-                self.becomes[at] = Some(Aggregate::Alike);
+            if self.becomes[at].is_some() {
+                continue;
+            }
+            match self.is_alike(self.shown[at].value) {
+                true => self.becomes[at] = Some(Aggregate::Alike),
+                false => self.compute_output(at)?,
             }
         }
         Ok(())
@@ -333,81 +357,22 @@ impl<'a> Asked<'a> {
         let text = self.about.text;
         let text = &text[start..arguments.end];
         let tokens = tokens_of(text);
-        if let Some(at) = self.positions(|shown| shown.tokens == tokens).first() {
-            return Ok(*at);
+        // What is known of an output by now is that it is this aggregate.
+        let shown = self.positions(|shown| shown.tokens == tokens).into_iter().find(|at| self.becomes[*at].is_some());
+        if let Some(column) = shown.or_else(|| self.further(&tokens)) {
+            return Ok(column);
         }
-        match self.aggregate(call)? {
-            Some(aggregate) => Ok(self.push(text, aggregate)),
-            None => no("an aggregate cannot be put together from those of the shards"),
-        }
-    }
-
-    /// What HAVING says.
-    fn condition(&mut self, node: &NodeEnum) -> Attempt<Condition> {
-        match node {
-            NodeEnum::BoolExpr(expr) => self.joined(expr),
-            NodeEnum::AExpr(expr) => self.comparison(expr),
-            NodeEnum::NullTest(test) => {
-                let Some(tested) = nodes::inner(&test.arg) else { return other_condition() };
-                let is_null = Condition::IsNull(self.column(tested)?);
-                match NullTestType::try_from(test.nulltesttype) {
-                    Ok(NullTestType::IsNull) => Ok(is_null),
-                    Ok(NullTestType::IsNotNull) => Ok(Condition::Not(Box::new(is_null))),
-                    _ => other_condition(),
-                }
-            }
-            _ => self.column(node).map(Condition::Column),
-        }
-    }
-
-    fn joined(&mut self, expr: &BoolExpr) -> Attempt<Condition> {
-        let mut parts = Vec::with_capacity(expr.args.len());
-        for part in &expr.args {
-            let Some(part) = &part.node else { return other_condition() };
-            parts.push(self.condition(part)?);
-        }
-        match BoolExprType::try_from(expr.boolop) {
-            Ok(BoolExprType::AndExpr) => Ok(Condition::All(parts)),
-            Ok(BoolExprType::OrExpr) => Ok(Condition::Any(parts)),
-            // Of its one part.
-            Ok(BoolExprType::NotExpr) => Ok(Condition::Not(Box::new(Condition::All(parts)))),
-            _ => other_condition(),
-        }
-    }
-
-    fn comparison(&mut self, expr: &AExpr) -> Attempt<Condition> {
-        let (Some(a), Some(b)) = (nodes::inner(&expr.lexpr), nodes::inner(&expr.rexpr)) else {
-            return other_condition();
+        let Some(aggregate) = self.aggregate(call)? else {
+            return no("an aggregate cannot be put together from those of the shards");
         };
-        match (nodes::kind(expr), b) {
-            (AExprKind::AexprOp, _) => {
-                let Some(comparison) = nodes::operator(expr).and_then(comparison_of) else { return other_condition() };
-                Ok(Condition::Compare(self.operand(a)?, comparison, self.operand(b)?))
-            }
-            (AExprKind::AexprBetween, NodeEnum::List(bounds)) => {
-                let [low, high] = &bounds.items[..] else { return other_condition() };
-                let (Some(low), Some(high)) = (&low.node, &high.node) else { return other_condition() };
-                let tested = self.operand(a)?;
-                let from = Condition::Compare(tested.clone(), Comparison::GreaterOrEqual, self.operand(low)?);
-                Ok(Condition::All(vec![from, Condition::Compare(tested, Comparison::LessOrEqual, self.operand(high)?)]))
-            }
-            _ => other_condition(),
-        }
+        let column = self.push(text, aggregate);
+        self.expressions.push((tokens, column));
+        Ok(column)
     }
 
-    fn operand(&mut self, node: &NodeEnum) -> Attempt<Operand> {
-        match node {
-            NodeEnum::AConst(constant) => number(constant).map_or_else(other_condition, Ok),
-            _ => self.column(node).map(Operand::Column),
-        }
-    }
-
-    /// The column of what a condition names.
-    fn column(&mut self, node: &NodeEnum) -> Attempt<usize> {
-        match node {
-            NodeEnum::FuncCall(call) => self.call(call),
-            _ => self.named(node).map_or_else(other_condition, Ok),
-        }
+    /// The column of an expression that is no output.
+    fn further(&self, tokens: &[String]) -> Option<usize> {
+        self.expressions.iter().find(|(known, _)| *known == tokens).map(|(_, column)| *column)
     }
 
     /// What the groups are sorted by.
@@ -438,14 +403,23 @@ impl<'a> Asked<'a> {
         if !matches!(expression, NodeEnum::CollateClause(_) | NodeEnum::ColumnRef(_)) {
             let tokens = tokens_of(&self.about.text[place.clone()]);
             let shown = self.positions(|shown| shown.tokens == tokens).first().copied();
-            let further = || self.expressions.iter().find(|(known, _)| *known == tokens).map(|(_, column)| *column);
-            if let Some(column) = shown.or_else(further) {
+            if let Some(column) = shown.or_else(|| self.further(&tokens)) {
+                if self.becomes.get(column) == Some(&Some(Aggregate::Computed)) {
+                    self.set_aside(place.clone(), computed::BEHIND.to_owned());
+                }
                 return Ok(column);
             }
         }
         match expression {
-            NodeEnum::FuncCall(call) => self.call(call),
-            _ => no("groups are sorted by something that is no output"),
+            NodeEnum::FuncCall(call) if functions::class(call) == Some(functions::Class::Aggregate) => self.call(call),
+            NodeEnum::CollateClause(_) | NodeEnum::ColumnRef(_) => {
+                no("groups are sorted by something that is no output")
+            }
+            _ => {
+                let column = self.compute_key(expression, place)?;
+                self.set_aside(place.clone(), computed::BEHIND.to_owned());
+                Ok(column)
+            }
         }
     }
 
@@ -456,15 +430,16 @@ impl<'a> Asked<'a> {
         if select.having_clause.is_some() && !alike.clone().all(is_constant) {
             return no("an output might fail for a group that HAVING leaves out");
         }
-        if !self.values.is_empty() && select.group_clause.is_empty() && alike.next().is_some() {
-            return no("there may be no row that has its outputs");
+        let has_others = self.has_constants || alike.next().is_some();
+        if !self.values.is_empty() && select.group_clause.is_empty() && has_others {
+            return no("there may be no row that has its outputs, or what HAVING compares");
         }
         Ok(())
     }
 
     /// What is put into the text.
     fn splices(&self, select: &SelectStmt, from: usize, places: Places) -> Vec<(Range<usize>, String)> {
-        let mut splices = Vec::new();
+        let mut splices = self.asides.clone();
         if !self.texts.is_empty() {
             splices.push((from..from, format!("{} ", self.texts.concat())));
         }
@@ -480,30 +455,6 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn other_condition<T>() -> Attempt<T> {
-    no("HAVING is more than comparisons of aggregates with numbers")
-}
-
-fn number(constant: &AConst) -> Option<Operand> {
-    match constant.val.as_ref()? {
-        a_const::Val::Ival(number) => Operand::number(&number.ival.to_string()),
-        a_const::Val::Fval(number) => Operand::number(&number.fval),
-        _ => None,
-    }
-}
-
-fn comparison_of(operator: &str) -> Option<Comparison> {
-    Some(match operator {
-        "=" => Comparison::Equal,
-        "<>" => Comparison::NotEqual,
-        "<" => Comparison::Less,
-        "<=" => Comparison::LessOrEqual,
-        ">" => Comparison::Greater,
-        ">=" => Comparison::GreaterOrEqual,
-        _ => return None,
-    })
-}
-
 /// A column's name as it is written in SQL.
 fn name_of(fields: &[&str]) -> String {
     let names: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
@@ -517,6 +468,16 @@ fn tokens_of(text: &str) -> Vec<String> {
         _ => text[place].to_owned(),
     };
     Tokens::new(text, 0).map(written).collect()
+}
+
+/// Where an output's expression stands, of an output that stands there with this name.
+fn without_name(text: &str, place: &Range<usize>, name: &str) -> Option<Range<usize>> {
+    let mut tokens: Vec<(Token, Range<usize>)> = Tokens::new(text.get(..place.end)?, place.start).collect();
+    if !name.is_empty() {
+        tokens.pop();
+        tokens.pop_if(|(token, place)| *token == Token::Word && text[place.clone()].eq_ignore_ascii_case("as"));
+    }
+    Some(tokens.first()?.1.start..tokens.last()?.1.end)
 }
 
 fn has_query(text: &str) -> bool {

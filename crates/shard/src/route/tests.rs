@@ -189,12 +189,28 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT count(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x), 'x' AS what FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
-        ("SELECT count(*) + 1 FROM a", "engine..."),
+        ("SELECT bit_and(x), bit_or(DISTINCT x), bit_xor(k) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT bit_xor(DISTINCT x) FROM a", "engine..."),
+        ("SELECT count(*) + 1 FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT count(DISTINCT x) * 2, round(avg(x), 1), -sum(k) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT sum(x)::text FROM a", "engine..."),
+        ("SELECT sum(x) * $1 FROM a", "engine..."),
+        ("SELECT x::numeric(9, 2) + 1, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
+        ("SELECT least(x::numeric(9, 2), count(*)::numeric(9, 2)) FROM a GROUP BY x", "engine..."),
+        ("SELECT sum(x) / (SELECT 2) FROM a", "engine..."),
+        ("SELECT sum(x) + k FROM a GROUP BY x", "engine..."),
+        ("SELECT sum(x) + row_number() OVER () FROM a", "engine..."),
+        ("SELECT round(stddev(x), 2) FROM a", "engine..."),
+        ("SELECT x FROM a GROUP BY x ORDER BY sum(k) / count(t) DESC, -x LIMIT 3", "0,1,2 Rows 0+3"),
         ("SELECT 'x' AS what, count(*) FROM a ORDER BY 2 LIMIT 1", "0,1,2 Rows 0+1"),
         ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
         ("SELECT sum(x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
         ("SELECT max(x) FROM a HAVING count(*) > 1", "0,1,2 Rows 0+all"),
-        ("SELECT max(x) FROM a HAVING count(*) > $1", "engine..."),
+        ("SELECT max(x) FROM a HAVING count(*) > $1", "0,1,2 Rows 0+all"),
+        ("SELECT max(x) FROM a WHERE x > $1 HAVING count(*) > $1", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING min(t) IN ('b', $1) AND x NOT IN (1, 2)", "0,1,2 Rows 0+all"),
+        ("SELECT count(DISTINCT x) FROM a HAVING min(t) = 'b'", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING min(t) > lower('B')", "engine..."),
         ("SELECT count(*) FROM a JOIN b ON a.x = b.y", "engine..."),
         ("SELECT count(*) FROM a WHERE k = 4", "1"),
         ("SELECT * FROM a ORDER BY x", "0,1,2 Rows 0+all"),
@@ -227,13 +243,14 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT x, avg(k) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
         ("SELECT x, count(DISTINCT k) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
         ("SELECT x, sum(DISTINCT k), min(DISTINCT t) FROM a GROUP BY x ORDER BY 2", "0,1,2 Rows 0+all"),
-        ("SELECT x, count(*) + 1 FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(*) + 1 FROM a GROUP BY x", "0,1,2 Rows 0+all"),
         ("SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1", "0,1,2 Rows 0+all"),
         (
             "SELECT x FROM a GROUP BY x HAVING NOT (x < 3 OR sum(k) BETWEEN -1 AND 2.5) AND max(t) IS NOT NULL",
             "0,1,2 Rows 0+all",
         ),
-        ("SELECT x FROM a GROUP BY x HAVING sum(k) + 1 > 2", "engine..."),
+        ("SELECT x FROM a GROUP BY x HAVING sum(k) + 1 > 2 OR sum(k) / 2 IN (x, -count(*))", "0,1,2 Rows 0+all"),
+        ("SELECT x FROM a GROUP BY x HAVING sum(k) + 1 > $1", "engine..."),
         ("SELECT x FROM a GROUP BY x HAVING t > 'a'", "engine..."),
         ("SELECT x / 2 AS half, x FROM a GROUP BY x HAVING count(*) > 1", "engine..."),
         ("SELECT x, count(*) FROM a GROUP BY x ORDER BY count(*)", "0,1,2 Rows 0+all"),
@@ -319,6 +336,35 @@ fn shards_are_asked_for_what_is_put_together() {
         first("SELECT sum(DISTINCT x) FILTER (WHERE k > 1) FROM a -- all"),
         "SELECT sum(DISTINCT x) FILTER (WHERE k > 1) , \"x\" AS \"_ashlar_1\" FROM a GROUP BY \"x\" -- all"
     );
+    assert_eq!(
+        first("SELECT t FROM a GROUP BY t HAVING min(x) > $1 AND t <> 'it''s' AND max(t) < varchar 'b' AND 9 >= count(*)"),
+        "SELECT t , min(x) AS \"_ashlar_1\", CASE WHEN true THEN $1 ELSE min(x) END AS \"_ashlar_2\", \
+         CASE WHEN true THEN 'it''s' ELSE \"t\" END AS \"_ashlar_3\", max(t) AS \"_ashlar_4\", \
+         CASE WHEN true THEN CAST('b' AS \"pg_catalog\".\"varchar\") ELSE max(t) END AS \"_ashlar_5\", \
+         count(*) AS \"_ashlar_6\" FROM a GROUP BY t HAVING true"
+    );
+    assert_eq!(
+        first("SELECT sum(x) / nullif(count(t), 0), sum(x)::numeric(9, 2) s FROM a ORDER BY sum(x) / nullif(count(t),0) DESC, -sum(x)"),
+        "SELECT CASE WHEN false THEN (sum(x) / nullif(count(t), 0)) END AS \"?column?\", CASE WHEN false THEN (sum(x)::numeric(9, 2)) \
+         ELSE CAST(NULL AS pg_catalog.numeric(9, 2)) END s , sum(x) AS \"_ashlar_1\", count(t) AS \"_ashlar_2\", \
+         CASE WHEN false THEN (-sum(x)) END AS \"_ashlar_3\" FROM a \
+         ORDER BY CASE WHEN false THEN (sum(x) / nullif(count(t),0)) END DESC, CASE WHEN false THEN (-sum(x)) END"
+    );
+    // Outputs keep the names that PostgreSQL gives them.
+    for (output, name) in [
+        ("round(avg(x), 2)", "round"),
+        ("sum(x)::float8", "sum"),
+        ("(sum(x) + 1)::float8", "float8"),
+        ("coalesce(sum(x), 0)", "coalesce"),
+        ("nullif(sum(x), 0)", "nullif"),
+        ("greatest(sum(x), 0)", "greatest"),
+        ("CASE WHEN count(*) > 1 THEN sum(x) ELSE 0 END", "case"),
+        ("CASE WHEN count(*) > 1 THEN 0 ELSE max(x) END", "max"),
+        ("-sum(x)", "?column?"),
+    ] {
+        let text = first(&format!("SELECT {output} FROM a"));
+        assert!(text.contains(&format!("({output}) END AS \"{name}\"")), "{text}");
+    }
     // No two shards have the same key.
     let keyed = "SELECT x, count(DISTINCT k), avg(DISTINCT k) FROM a GROUP BY x";
     assert!(!first(keyed).contains("GROUP BY x,"), "{}", first(keyed));
