@@ -12,6 +12,7 @@ mod changes;
 mod chaos;
 mod collation;
 mod colocated;
+mod copies;
 mod copy;
 mod cursors;
 mod ddl;

@@ -8,6 +8,7 @@ mod attach;
 mod batches;
 mod checks;
 pub(crate) mod collation;
+mod copies;
 mod copy;
 pub mod ddl;
 pub mod declared;

@@ -333,7 +333,18 @@ impl Fleet {
             begun = self.begin_on_all(role, work) => begun,
             why = &mut stop => Err(why),
         };
-        let mut leases = begun?;
+        self.commit_on_all(begun?, stop).await
+    }
+
+    /// Commits what has been begun on several shards, as [`Self::on_all`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit_on_all(
+        self: &Arc<Self>,
+        mut leases: Vec<Lease>,
+        stop: impl Future<Output = Error> + Send + 'static,
+    ) -> Result<Vec<String>> {
         if leases.len() > 1 {
             return two_phase::commit(self, leases, stop).await.map(|committed| committed.left);
         }
@@ -341,8 +352,11 @@ impl Fleet {
         commit_alone(lease, stop).await.map(|()| Vec::new())
     }
 
-    /// What has been run of that, with the connections that it is to be committed on.
-    async fn begin_on_all(&self, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
+    /// Runs statements on several shards, in a transaction on each that is still open: the connections, in their order.
+    ///
+    /// # Errors
+    /// What the first shard that fails says; then all of them are rolled back.
+    pub async fn begin_on_all(&self, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
         let pool = self.pool_of_queries();
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {

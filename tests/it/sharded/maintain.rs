@@ -127,14 +127,134 @@ fn a_unique_constraint_goes_from_every_shard_whatever_it_is_called_there() {
     for columns in ["n, k", "k, n"] {
         done(&mut client, &insert("u", columns));
     }
-    for (table, name) in [("t", "t_pkey"), ("u", "u_k_n_key")] {
-        assert!(refused(&mut client, &format!("ALTER TABLE {table} DROP CONSTRAINT {name}")).starts_with("0A000"));
-    }
     let fleet = fleet.restart();
     let mut client = fleet.client();
     assert!(refused(&mut client, "ALTER TABLE t DROP CONSTRAINT twice").starts_with("42704"));
     done(&mut client, "ALTER TABLE t ADD CONSTRAINT twice UNIQUE (n, k)");
     done(&mut client, &insert("t", "n, k"));
+    fleet.ashlar.check_log();
+}
+
+/// The keys of a table of PostgreSQL, without their names.
+fn keys_there(client: &mut pg::Connection, table: &str) -> Vec<Vec<Option<String>>> {
+    let sql = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype IN ('p', 'u') AND conrelid =";
+    rows(client, &format!("{sql} '{table}'::regclass ORDER BY 1"))
+}
+
+#[test]
+fn keys_without_a_name_go_by_that_which_postgresql_gives_them() {
+    let fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let create = "CREATE TABLE t (k bigint PRIMARY KEY, n int, v text, UNIQUE (k, n), UNIQUE (k, n, v))";
+    let by = fleet.by("k");
+    done(&mut alone, create);
+    done(&mut client, &format!("{create} {}, shards = '4')", by.strip_suffix(')').unwrap()));
+    let nullable = "SELECT column_name, is_nullable FROM information_schema.columns WHERE table_name = 't' ORDER BY 1";
+    for (sql, code) in [
+        ("INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c'), (4, 4, 'd')", ""),
+        ("ALTER TABLE t RENAME v TO w", ""),
+        ("ALTER TABLE t DROP CONSTRAINT t_k_n_key", ""),
+        ("ALTER TABLE t DROP CONSTRAINT t_k_n_key", "42704"),
+        ("ALTER TABLE t DROP CONSTRAINT IF EXISTS t_k_n_key", ""),
+        ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        ("INSERT INTO t VALUES (1, 2, 'b') ON CONFLICT (k, n) DO NOTHING", "42P10"),
+        ("ALTER TABLE t DROP CONSTRAINT t_pkey", ""),
+        ("INSERT INTO t VALUES (1, 1, 'b')", ""),
+        ("INSERT INTO t VALUES (1, 1, 'a')", "23505"),
+        ("INSERT INTO t VALUES (NULL, 1, 'b')", "23502"),
+        ("INSERT INTO t VALUES (1, 2, 'b') ON CONFLICT (k) DO NOTHING", "42P10"),
+        ("ALTER TABLE t ADD PRIMARY KEY (k)", "23505"),
+        ("DELETE FROM t WHERE k = 1 AND w = 'b'", ""),
+        ("ALTER TABLE t ADD PRIMARY KEY (k, n)", ""),
+        ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        ("ALTER TABLE t DROP CONSTRAINT t_pkey, DROP CONSTRAINT t_k_n_v_key", ""),
+        ("INSERT INTO t VALUES (1, 1, 'a')", ""),
+        ("ALTER TABLE t ALTER k DROP NOT NULL", ""),
+    ] {
+        for one in [&mut client, &mut alone] {
+            match code {
+                "" => done(one, sql),
+                code => {
+                    let error = refused(one, sql);
+                    assert!(error.starts_with(code), "{sql}: {error}");
+                }
+            }
+        }
+        let (mut all, mut expected) = (rows(&mut client, "SELECT * FROM t"), rows(&mut alone, "SELECT * FROM t"));
+        all.sort();
+        expected.sort();
+        assert_eq!(all, expected, "{sql}");
+        assert_eq!(rows(&mut client, nullable), rows(&mut alone, nullable), "{sql}");
+        let expected = keys_there(&mut alone, "t");
+        for number in 0..4 {
+            assert_eq!(keys_there(&mut fleet.shard(number % 2), &format!("t_{number}")), expected, "{sql}: {number}");
+        }
+    }
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, "ALTER TABLE t DROP CONSTRAINT t_pkey").starts_with("42704"));
+    done(&mut client, "INSERT INTO t VALUES (1, 1, 'a')");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "3");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_primary_key_goes_from_all_shards_or_from_none() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "k bigint PRIMARY KEY, n int";
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut client, "INSERT INTO g VALUES (1), (2)");
+    done(&mut client, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)");
+    // Somebody else has the table too, and does not hear of what becomes of its key.
+    let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
+    let second = start(&format!("[shard]\ndata_dir = \"{}\"\n", data.path().join("d").display()));
+    let mut other = second.connect();
+    declare(&mut other, fleet.shards.iter().map(Postgres::address));
+    let attached = fleet.by("k").replace("servers", "attach = true, servers");
+    done(&mut other, &format!("CREATE TABLE t ({columns}) {attached}"));
+    done(&mut other, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut other, "INSERT INTO g VALUES (1), (2)");
+    let change = "UPDATE t SET n = t.n + 10 FROM g WHERE g.k = t.k";
+    done(&mut client, change);
+    done(&mut other, change);
+
+    // Something on one shard needs the key, or has another one.
+    let drop = "ALTER TABLE t DROP CONSTRAINT t_pkey";
+    let key = vec![vec![Some("PRIMARY KEY (k)".to_owned())]];
+    done(&mut fleet.shard(1), "CREATE TABLE mine (k bigint REFERENCES t)");
+    let error = refused(&mut client, drop);
+    assert!(error.starts_with("2BP01") && error.contains("shard s1"), "{error}");
+    let other_key = "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD CONSTRAINT both PRIMARY KEY (k, n)";
+    done(&mut fleet.shard(1), &format!("DROP TABLE mine; {other_key}"));
+    let error = refused(&mut client, drop);
+    assert!(error.starts_with("42P16") && error.contains("s1"), "{error}");
+    assert_eq!(keys_there(&mut fleet.shard(0), "t"), key);
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP CONSTRAINT both; ALTER TABLE t ADD PRIMARY KEY (k)");
+    done(&mut client, change);
+    done(&mut client, drop);
+    for shard in 0..2 {
+        assert!(keys_there(&mut fleet.shard(shard), "t").is_empty(), "{shard}");
+    }
+    // No row is told from others by it any more.
+    assert!(refused(&mut client, change).starts_with("0A000"));
+    done(&mut client, "INSERT INTO t VALUES (1, 5)");
+    let sum = client.value("SELECT sum(n) FROM t").unwrap();
+    let error = refused(&mut other, change);
+    assert!(error.starts_with("55000"), "{error}");
+    assert_eq!(client.value("SELECT sum(n) FROM t").unwrap(), sum);
+    // What a column of a key that is generated is meant for nobody would know without it.
+    let by = fleet.by("k");
+    let by = format!("{}, key_generator = 'snowflake')", by.strip_suffix(')').unwrap());
+    done(&mut client, &format!("CREATE TABLE made ({columns}) {by}"));
+    assert!(refused(&mut client, "ALTER TABLE made DROP CONSTRAINT made_pkey").starts_with("22023"));
+    done(&mut client, "ALTER TABLE made SET (generated_column = 'k')");
+    done(&mut client, "ALTER TABLE made DROP CONSTRAINT made_pkey");
+    done(&mut client, "INSERT INTO made (n) VALUES (1), (2)");
+    second.check_log();
     fleet.ashlar.check_log();
 }
 

@@ -420,6 +420,14 @@ impl ShardChangePlan {
         Error::unsupported(message).with_hint("Read the rows by a statement of its own, in the same transaction.")
     }
 
+    /// 55000 for rows of a shard that the primary key does not tell apart: somebody has dropped it there who has not been here.
+    pub fn not_unique(&self, shard: &Shard) -> Error {
+        let (table, server) = (&self.table.schema.name, &shard.server);
+        let message = format!("shard \"{server}\" has rows of table \"{table}\" with one primary key");
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message)
+            .with_hint("Where the key was dropped on the shard, drop it here as well.")
+    }
+
     /// Whether all copies of the table are told the same.
     pub fn is_copied(&self) -> bool {
         self.table.routed.rule.placement() == Placement::Broadcast

@@ -10,8 +10,8 @@ use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Extension, Placement};
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, DropBehavior,
-    ObjectType, TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, DropBehavior, ObjectType,
+    TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
 use tokio::sync::MutexGuard;
@@ -19,7 +19,7 @@ use tokio::sync::MutexGuard;
 use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::dropped_keys::DroppedKeys;
-use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::kept::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
 use super::maintain::in_block_refused;
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
@@ -96,7 +96,7 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, CHECK constraints, and UNIQUE ones that go.
+/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, CHECK constraints, and keys that go.
 ///
 /// # Errors
 /// 0A000 for another change, of columns of the rule, and for a default that copies would compute; 55000 where the table is not what it was;
@@ -117,7 +117,7 @@ pub(crate) async fn alter(
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let before = kept_of(fleet, name)?;
     let now = KeptTable::read(name, &before)?;
-    let (cmds, notices) = Changes::of(table, &now.made, statement)?;
+    let (cmds, notices) = Changes::of(table, &now, statement)?;
     let done = Done { notices, ..Done::tag("ALTER TABLE") };
     if cmds.is_empty() {
         return Ok(done);
@@ -127,7 +127,7 @@ pub(crate) async fn alter(
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
     check_copies(table, &altered.schema)?;
-    let keys = DroppedKeys::of(table, &now.made, &plain.cmds, means).await?;
+    let keys = DroppedKeys::of(table, &now, &plain.cmds, means).await?;
     let mut work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
         sent.cmds = keys.at(shard, &plain.cmds);
@@ -159,8 +159,8 @@ pub(crate) async fn alter(
 /// What an ALTER TABLE changes, one command after the other.
 struct Changes<'a> {
     table: &'a ShardedTable,
-    /// The statement that would make the table as it is.
-    made: &'a CreateStmt,
+    /// The table as it is.
+    now: &'a KeptTable,
     /// The columns after those commands.
     columns: Vec<&'a str>,
     /// The names of its constraints.
@@ -172,7 +172,7 @@ impl<'a> Changes<'a> {
     /// The commands in the order in which PostgreSQL runs them, without what is so already, and what is said of that.
     fn of(
         table: &'a ShardedTable,
-        made: &'a CreateStmt,
+        now: &'a KeptTable,
         statement: &'a AlterTableStmt,
     ) -> Result<(Vec<Node>, Vec<Error>)> {
         if statement.objtype != ObjectType::ObjectTable as i32 {
@@ -186,8 +186,8 @@ impl<'a> Changes<'a> {
         }
         commands.sort_by_key(|command| pass(command));
         let columns = table.schema.columns.iter().map(|column| column.name.as_str()).collect();
-        let names = Names::of(&table.schema.name, made);
-        let mut changes = Self { table, made, columns, names, notices: Vec::new() };
+        let names = Names::of(&table.schema.name, now);
+        let mut changes = Self { table, now, columns, names, notices: Vec::new() };
         let mut wanted = Vec::new();
         for command in commands {
             let change = changes.change(command)?.map(|command| NodeEnum::AlterTableCmd(Box::new(command)));
@@ -233,7 +233,10 @@ impl<'a> Changes<'a> {
             }
             (Ok(AlterTableType::AtDropConstraint), _) => {
                 sent.missing_ok = true;
-                self.drops_constraint(command)?
+                let dropped = self.drops_constraint(command)?;
+                let drops = dropped.is_some();
+                sent.name = dropped.unwrap_or_default();
+                drops
             }
             _ => return Err(other_form()),
         };
@@ -263,34 +266,31 @@ impl<'a> Changes<'a> {
         Ok(true)
     }
 
-    /// Whether DROP CONSTRAINT drops one.
-    fn drops_constraint(&mut self, command: &AlterTableCmd) -> Result<bool> {
-        let name = &command.name;
-        // What is unique by a constraint that was given a name the shards find by its columns.
-        let kinds = [ConstrType::ConstrCheck as i32, ConstrType::ConstrUnique as i32];
-        let is_named =
-            |constraint: &Constraint| kinds.contains(&constraint.contype) && constraint.conname == name.as_str();
-        if constraints(self.made).any(is_named) {
+    /// The constraint that DROP CONSTRAINT drops, if there is one, by the name that it is kept with.
+    fn drops_constraint(&mut self, command: &AlterTableCmd) -> Result<Option<String>> {
+        let name = command.name.as_str();
+        let check = ConstrType::ConstrCheck as i32;
+        let is_check = |constraint: &Constraint| constraint.contype == check && constraint.conname == *name;
+        if constraints(&self.now.made).any(is_check) {
             self.names.forget(name);
-            return Ok(true);
+            return Ok(Some(name.to_owned()));
         }
-        let is_key = |constraint: &Constraint| {
-            [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+        let own = &self.table.schema;
+        // A primary key that was given no name has one that follows the table's where it is shown.
+        let is_shown = |key: &&KeptKey| key.is_primary && own.key_name == *name;
+        let Some(key) = self.now.key(name).or_else(|| self.now.keys.iter().find(is_shown)) else {
+            let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", own.name);
+            return self.skip(command, Error::new(ErrorCode::UndefinedObject, message)).map(|_| None);
         };
-        // Keys that were given no name have one of their shard's, with this in it.
-        let is_it = |constraint: &Constraint| match constraint.conname.as_str() {
-            "" => name.contains("_pkey") || name.contains("_key"),
-            given => given == name.as_str(),
-        };
-        if constraints(self.made).any(|constraint| is_key(constraint) && is_it(constraint)) {
-            return Err(Error::unsupported(
-                "dropping a key of a sharded table that is primary, or was given no name, is not supported",
-            )
-            .with_hint("Make a table without it, and INSERT the rows of this one into it."));
+        // Shards have made one of them where both came with the table, and two where one came later.
+        let is_twin = |other: &KeptKey| !other.is_primary && other.columns == key.columns;
+        if key.is_primary && self.now.keys.iter().any(is_twin) {
+            let why = "a UNIQUE constraint has the columns of this primary key";
+            return Err(Error::unsupported(format!("dropping constraint \"{name}\" is not supported: {why}"))
+                .with_hint("Drop that one before."));
         }
-        let own = &self.table.schema.name;
-        let message = format!("constraint \"{name}\" of relation \"{own}\" does not exist");
-        self.skip(command, Error::new(ErrorCode::UndefinedObject, message))
+        self.names.forget(&key.name);
+        Ok(Some(key.name.clone()))
     }
 
     /// What there is already, or is not there: nothing to do where the command says so, else an error.

@@ -8,6 +8,7 @@ use ashlar_shard::route::columns_named;
 use pg_query::protobuf::{ConstrType, Constraint, CreateStmt};
 use pg_query::{Node, NodeEnum};
 
+use super::kept::KeptTable;
 use super::rule::CONSTRAINT;
 use crate::ddl::free_name;
 
@@ -74,9 +75,10 @@ pub(super) struct Names<'t> {
 
 impl<'t> Names<'t> {
     /// Those of a table that is there.
-    pub(super) fn of(table: &'t str, made: &CreateStmt) -> Self {
-        let named = constraints(made).filter(|constraint| !constraint.conname.is_empty());
-        Self { table, taken: named.map(|constraint| constraint.conname.clone()).collect() }
+    pub(super) fn of(table: &'t str, now: &KeptTable) -> Self {
+        let named = constraints(&now.made).filter(|constraint| !constraint.conname.is_empty());
+        let names = named.map(|constraint| &constraint.conname).chain(now.keys.iter().map(|key| &key.name));
+        Self { table, taken: names.cloned().collect() }
     }
 
     /// A name is free again.
@@ -129,18 +131,23 @@ impl<'t> Names<'t> {
         if let [column] = named[..] {
             return free_name(self.table, &[column.to_owned()], "check", is_taken);
         }
-        let mut number = 0_u32;
-        loop {
-            let end = if number == 0 { "_check".to_owned() } else { format!("_check{number}") };
-            let mut start = self.table.to_owned();
-            while start.len() + end.len() > NAME_BYTES_MAX {
-                start.pop();
-            }
-            let name = format!("{start}{end}");
-            if !is_taken(&name) {
-                return name;
-            }
-            number += 1;
+        free_of_table(self.table, "check", is_taken)
+    }
+}
+
+/// `table_label`, or the first of `table_label1`, ... that is free. As in PostgreSQL the table's part is cut where a name would be too long.
+pub(super) fn free_of_table(table: &str, label: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut number = 0_u32;
+    loop {
+        let end = if number == 0 { format!("_{label}") } else { format!("_{label}{number}") };
+        let mut start = table.to_owned();
+        while start.len() + end.len() > NAME_BYTES_MAX {
+            start.pop();
         }
+        let name = format!("{start}{end}");
+        if !is_taken(&name) {
+            return name;
+        }
+        number += 1;
     }
 }

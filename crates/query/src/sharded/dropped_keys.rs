@@ -1,21 +1,20 @@
-//! UNIQUE constraints that are dropped: what each shard calls them.
+//! Primary keys and UNIQUE constraints that are dropped: what each shard calls them.
 //!
 //! A shard may have made one with its table, or later, with the end of its table's name; or it was there when the table was attached. So it is
 //! asked for the constraint by its columns. Called by `alter`, while nobody else changes tables.
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_shard::rules::Shard;
-use pg_query::protobuf::{AlterTableType, ConstrType, Constraint, CreateStmt};
+use pg_query::protobuf::AlterTableType;
 use pg_query::{Node, NodeEnum};
 
 use super::ShardedTable;
-use super::checks::constraint_of;
 use super::ddl::physical;
+use super::kept::{KeptKey, KeptTable};
 use super::maintain::on_shard;
 use super::rename::asked;
 use super::rule::quoted;
 use crate::means::Means;
-use crate::sql_types::string_of;
 
 /// What a shard calls a constraint.
 struct There {
@@ -29,18 +28,22 @@ struct There {
 pub(super) struct DroppedKeys(Vec<There>);
 
 impl DroppedKeys {
-    /// Asks the shards of a table. `made`: the statement that would make it as it is.
+    /// Asks the shards of a table, which is `now` as it is.
     ///
     /// # Errors
-    /// 0A000 where a shard has several and none of this name; what a shard says.
-    pub(super) async fn of(table: &ShardedTable, made: &CreateStmt, cmds: &[Node], means: &Means) -> Result<Self> {
+    /// 0A000 where a shard has several and none of this name; 42P16 where it has another primary key; what a shard says.
+    pub(super) async fn of(table: &ShardedTable, now: &KeptTable, cmds: &[Node], means: &Means) -> Result<Self> {
+        let keys: Vec<&KeptKey> = cmds.iter().filter_map(dropped).filter_map(|name| now.key(name)).collect();
         let mut all = Vec::new();
-        for name in cmds.iter().filter_map(dropped) {
-            let Some(columns) = columns_of(made, name) else { continue };
+        for key in keys {
             for shard in table.routed.rule.shards() {
-                let found = asked(table, shard, &asking(shard, &columns), means).await?;
-                let own = chosen(found.into_iter().flatten().collect(), name, table, shard)?;
-                all.push(There { name: name.to_owned(), shard: shard.clone(), own });
+                let found = asked(table, shard, &asking(shard, key), means).await?;
+                // One that has other columns comes without its name.
+                if found.contains(&None) {
+                    return Err(differs(table, shard));
+                }
+                let own = chosen(found.into_iter().flatten().collect(), &key.name, table, shard)?;
+                all.push(There { name: key.name.clone(), shard: shard.clone(), own });
             }
         }
         Ok(Self(all))
@@ -74,34 +77,32 @@ fn dropped(command: &Node) -> Option<&str> {
     }
 }
 
-/// The columns of the UNIQUE constraint of this name, if a table has one.
-fn columns_of(made: &CreateStmt, name: &str) -> Option<Vec<String>> {
-    let is_it =
-        |constraint: &Constraint| constraint.contype == ConstrType::ConstrUnique as i32 && constraint.conname == *name;
-    made.table_elts.iter().find_map(|element| match &element.node {
-        Some(NodeEnum::ColumnDef(column)) => {
-            let has_it = column.constraints.iter().filter_map(constraint_of).any(is_it);
-            has_it.then(|| vec![column.colname.clone()])
-        }
-        _ => {
-            let constraint = constraint_of(element).filter(|constraint| is_it(constraint))?;
-            Some(constraint.keys.iter().filter_map(string_of).map(str::to_owned).collect())
-        }
-    })
-}
-
-/// Asks a shard for the names of the UNIQUE constraints of its table that have these columns.
-fn asking(shard: &Shard, columns: &[String]) -> String {
-    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
-    format!(
-        "SELECT c.conname::text FROM pg_catalog.pg_constraint c \
-         WHERE c.conrelid = pg_catalog.to_regclass({}) AND c.contype = 'u' AND ARRAY[{}]::text[] = \
-         (SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.place) \
+/// Asks a shard for the names of the constraints of its table that have a key's columns. There is one primary key at most: of other columns it
+/// comes as NULL.
+fn asking(shard: &Shard, key: &KeptKey) -> String {
+    let columns: Vec<String> = key.columns.iter().map(|column| quoted(column)).collect();
+    let is_it = format!(
+        "ARRAY[{}]::text[] = (SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.place) \
          FROM pg_catalog.unnest(c.conkey) WITH ORDINALITY AS k (number, place) \
          JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.number)",
-        quoted(&physical(shard)),
         columns.join(", ")
+    );
+    let (name, kind) = if key.is_primary {
+        (format!("CASE WHEN {is_it} THEN c.conname::text END"), "c.contype = 'p'".to_owned())
+    } else {
+        ("c.conname::text".to_owned(), format!("c.contype = 'u' AND {is_it}"))
+    };
+    format!(
+        "SELECT {name} FROM pg_catalog.pg_constraint c WHERE c.conrelid = pg_catalog.to_regclass({}) AND {kind}",
+        quoted(&physical(shard))
     )
+}
+
+/// 42P16
+fn differs(table: &ShardedTable, shard: &Shard) -> Error {
+    let own = &table.schema.name;
+    let message = format!("the primary key of table \"{own}\" has other columns on shard \"{}\"", shard.server);
+    Error::new(ErrorCode::InvalidTableDefinition, message).with_hint("Drop it on that shard, and here after that.")
 }
 
 /// The one of several that is meant.

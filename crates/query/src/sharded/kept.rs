@@ -2,6 +2,8 @@
 //!
 //! Read at start, and by whoever changes the table; written when all shards have made the change.
 
+mod keys;
+
 use std::mem;
 
 use ashlar_base::{Error, ErrorCode, Result};
@@ -13,7 +15,10 @@ use pg_query::protobuf::{
 };
 use pg_query::{Node, NodeEnum};
 
-use super::checks::{constraint_of, is_kind, name_checks};
+pub(super) use self::keys::KeptKey;
+
+use self::keys::{marked, name_keys, primary_named, take_keys};
+use super::checks::{constraint_of, constraints, is_kind, name_checks};
 use super::rule::{options_of, set_options};
 use crate::grammar;
 use crate::sql_types::string_of;
@@ -52,6 +57,8 @@ pub(super) struct KeptTable {
     pub(super) made: CreateStmt,
     /// Those that would make its indexes, in the order in which they were made.
     pub(super) indexes: Vec<IndexStmt>,
+    /// Its primary key and UNIQUE constraints, by names that they have here.
+    pub(super) keys: Vec<KeptKey>,
 }
 
 impl KeptTable {
@@ -65,7 +72,8 @@ impl KeptTable {
         let mut nodes = grammar::parse(text)?.into_iter().map(|parsed| parsed.node);
         let Some(NodeEnum::CreateStmt(mut made)) = nodes.next() else { return Err(none_of_ours()) };
         name_checks(&mut made)?;
-        let mut table = Self { made, indexes: Vec::new() };
+        name_keys(&mut made);
+        let mut table = Self { made, indexes: Vec::new(), keys: Vec::new() };
         for node in nodes {
             match node {
                 NodeEnum::AlterTableStmt(statement) => {
@@ -73,6 +81,7 @@ impl KeptTable {
                         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
                         table.alter(command)?;
                     }
+                    name_keys(&mut table.made);
                 }
                 NodeEnum::RenameStmt(statement) if statement.rename_type == ObjectType::ObjectTable as i32 => {
                     table.rename(&statement.newname);
@@ -82,7 +91,16 @@ impl KeptTable {
                 _ => return Err(none_of_ours()),
             }
         }
+        table.keys = take_keys(&mut table.made);
         Ok(table)
+    }
+
+    /// The key that a name means, if it is not that of a CHECK constraint.
+    pub(super) fn key(&self, name: &str) -> Option<&KeptKey> {
+        let check = ConstrType::ConstrCheck as i32;
+        let is_check = |constraint: &Constraint| constraint.contype == check && constraint.conname == *name;
+        let mut keys = self.keys.iter();
+        if constraints(&self.made).any(is_check) { None } else { keys.find(|key| key.name == *name) }
     }
 
     fn alter(&mut self, command: &AlterTableCmd) -> Result<()> {
@@ -93,7 +111,7 @@ impl KeptTable {
         let (name, def) = (command.name.as_str(), command.def.as_deref());
         match AlterTableType::try_from(command.subtype) {
             Ok(AlterTableType::AtDropColumn) => self.drop_column(name)?,
-            Ok(AlterTableType::AtDropConstraint) => self.retain_constraints(|constraint| constraint.conname != name),
+            Ok(AlterTableType::AtDropConstraint) => self.drop_constraint(name),
             Ok(AlterTableType::AtColumnDefault) => {
                 let raw_expr = def.cloned().map(Box::new);
                 let is_set = raw_expr.is_some();
@@ -120,6 +138,16 @@ impl KeptTable {
             let constraint = constraint.clone().map(|constraint| NodeEnum::Constraint(Box::new(constraint)));
             definition.constraints.extend(constraint.map(|node| Node { node: Some(node) }));
         }
+    }
+
+    /// What was in a primary key stays without NULL.
+    fn drop_constraint(&mut self, name: &str) {
+        let kinds = [ConstrType::ConstrCheck as i32, ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32];
+        let is_given = |constraint: &Constraint| kinds.contains(&constraint.contype) && constraint.conname == *name;
+        let name = if constraints(&self.made).any(is_given) { name.to_owned() } else { marked(name) };
+        let columns = primary_named(&mut self.made, &name);
+        self.retain_constraints(|constraint| constraint.conname != name);
+        columns.iter().for_each(|column| self.fill(column));
     }
 
     /// Takes constraints away, of the table and of its columns.

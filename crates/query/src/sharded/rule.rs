@@ -2,18 +2,19 @@
 //!
 //! Shards that are added get the table, with its keys and indexes. Shards whose keys become fewer get a constraint: it fails where they
 //! have rows that the new rule looks for elsewhere, and keeps out what is still sent there by the old one, by whomever. All of it is one
-//! transaction, on all shards or on none.
+//! transaction, on all shards or on none. Other servers for a table that is on all of its servers: `copies`.
 
 use std::sync::Arc;
 
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::rules::{Extension, Kept, Key, KeyClass};
+use ashlar_shard::rules::{Extension, Kept, Key, KeyClass, Shard};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DefElem, ObjectType};
 
 use super::alter::{make_known, redefined};
+use super::copies::CopyChange;
 use super::ddl::{at_shard, creating_at, done_but, everywhere, of_server, physical, taken_flag};
 use super::kept::{BETWEEN, KeptTable, kept_of};
 use super::maintain::{Work, in_block_refused, on_shard};
@@ -167,6 +168,18 @@ pub(crate) async fn change(
     let is_same = wish.set.is_empty() && wish.reset.is_empty();
     let text = if is_same { kept.clone() } else { format!("{kept}{BETWEEN}{}", wish.text(&name)) };
     let altered = redefined(engine, table, &text)?;
+    if let Some(copies) = table.routed.rule.copied(&altered.routed.rule)? {
+        let now = KeptTable::read(&name, &text)?;
+        let change = CopyChange { table, altered: &altered, now: &now, copies: &copies };
+        let left = if wish.attaches {
+            change.look(wish.checks_rows, means).await?;
+            Vec::new()
+        } else {
+            change.carry_out(means).await?
+        };
+        make_known(engine, altered, &kept, &text)?;
+        return Ok(done_but(Done::tag("ALTER TABLE"), &left));
+    }
     let extension = table.routed.rule.extended(&altered.routed.rule)?;
     if wish.attaches && extension.added.is_empty() {
         let message = "parameter \"attach\" has no meaning where no shard is added";
@@ -221,17 +234,22 @@ fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: b
         return Ok(work);
     }
     for shard in &shards[extension.added.clone()] {
-        let mut text = creating_at(&now.made, shard)?;
-        for index in &now.indexes {
-            let mut own = index.clone();
-            own.idxname = on_shard(&index.idxname, altered, shard)?;
-            at_shard(&mut own.relation, shard);
-            text.push_str(&statement_text(&NodeEnum::IndexStmt(Box::new(own)))?);
-            text.push(';');
-        }
-        of_server(&mut work, &shard.server).push_str(&text);
+        of_server(&mut work, &shard.server).push_str(&making(altered, now, shard)?);
     }
     Ok(work)
+}
+
+/// What makes the table of a shard that comes, with its keys and indexes.
+pub(super) fn making(altered: &ShardedTable, now: &KeptTable, shard: &Shard) -> Result<String> {
+    let mut text = creating_at(&now.made, shard)?;
+    for index in &now.indexes {
+        let mut own = index.clone();
+        own.idxname = on_shard(&index.idxname, altered, shard)?;
+        at_shard(&mut own.relation, shard);
+        text.push_str(&statement_text(&NodeEnum::IndexStmt(Box::new(own)))?);
+        text.push(';');
+    }
+    Ok(text)
 }
 
 /// What a row has to satisfy, in SQL.

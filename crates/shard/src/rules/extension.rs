@@ -1,13 +1,14 @@
 //! A rule that is changed where no row has to move: shards that are added, and what shards that there are keep of their keys.
 //!
-//! Called by ALTER TABLE. Whether rows are there that the new rule has elsewhere nobody knows here: each shard that has other keys
-//! says so itself, by a constraint ([`Kept`]) that keeps from it too what is sent by the rule as it was.
+//! Called by ALTER TABLE; for tables that are on all of their servers, see `copies`. Whether rows are there that the new rule has elsewhere
+//! nobody knows here: each shard that has other keys says so itself, by a constraint ([`Kept`]) that keeps from it too what is sent by the
+//! rule as it was.
 
 use std::ops::Range;
 
 use ashlar_base::{Error, Result};
 
-use super::{Distribution, Function, Key, Placement, Rule, ShardId};
+use super::{Distribution, Function, Key, Rule, ShardId};
 
 /// What a change of a rule asks of its shards.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,9 +59,6 @@ impl Rule {
             Some(changed) => Ok(Extension { added, changed }),
             None if added.is_empty() && old.distribution == new.distribution => {
                 Ok(Extension { added, changed: Vec::new() })
-            }
-            None if old.placement == Placement::Broadcast => {
-                Err(refused("another server for a table that is on all of them"))
             }
             None => Err(refused("another way from the key to the shard")),
         }

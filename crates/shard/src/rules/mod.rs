@@ -3,6 +3,7 @@
 //! Made by `CREATE TABLE ... USING sharded` (and when a catalog is read again), asked by routes, by COPY and by table
 //! providers. A rule that exists is a whole one: every bad combination is refused by [`Rule::new`]. Never asks a server.
 
+mod copies;
 mod definition;
 mod extension;
 pub(crate) mod generators;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, Result};
 
+pub use copies::Copies;
 pub use definition::{Definition, Neighbours, Strategy, partition_by};
 pub use extension::{Extension, Kept};
 pub use key::{Key, KeyClass};

@@ -60,6 +60,11 @@ pub(super) fn rule(strategy: Strategy, key: &[&str], written: &[(&str, &str)]) -
     made(Some((strategy, key)), written, &World(Vec::new())).unwrap()
 }
 
+/// A table that is on all servers.
+pub(super) fn copied(written: &[(&str, &str)]) -> Rule {
+    made(None, &[&[("broadcast", "true")][..], written].concat(), &World(Vec::new())).unwrap()
+}
+
 #[test]
 fn pg_hash_puts_rows_where_postgresql_does() {
     let servers = ("servers", "s0,s1,s2,s3,s4,s5,s6");

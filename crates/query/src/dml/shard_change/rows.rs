@@ -3,6 +3,7 @@
 //! Filled by the plan and asked by the session; a function of what it is told. What the rows take is charged before they are kept.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, Value};
@@ -134,14 +135,16 @@ impl ChangedRows {
     /// What a shard has answered to `locking` of these rows.
     ///
     /// # Errors
-    /// 08P01
-    pub fn locked(&mut self, batch: &Batch, answers: &[String]) -> Result<()> {
+    /// 08P01; `twice` where it has several rows with one primary key.
+    pub fn locked(&mut self, batch: &Batch, answers: &[String], twice: impl FnOnce() -> Error) -> Result<()> {
         let mut is_there = vec![false; batch.rows.len()];
         for answer in answers {
             let (number, version) = answer.split_once(' ').ok_or_else(broken)?;
             let number: usize = number.parse().map_err(|_| broken())?;
             let at = *batch.rows.get(number).ok_or_else(broken)?;
-            is_there[number] = true;
+            if mem::replace(&mut is_there[number], true) {
+                return Err(twice());
+            }
             if *self.rows[at].version == *version {
                 self.rows[at].state = State::Settled;
             } else {
@@ -273,6 +276,10 @@ mod tests {
         }
     }
 
+    fn twice() -> Error {
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, "rows with one primary key")
+    }
+
     /// Locks what has to be; by shard, number and version of what is given.
     fn lock(rows: &mut ChangedRows, answers: &[(usize, &[&str])]) {
         let batches = rows.to_lock();
@@ -280,7 +287,7 @@ mod tests {
         assert_eq!(asked, answers.iter().map(|(shard, _)| *shard).collect::<Vec<usize>>());
         for (batch, (_, answers)) in batches.iter().zip(answers) {
             let answers: Vec<String> = answers.iter().map(|answer| (*answer).to_owned()).collect();
-            rows.locked(batch, &answers).unwrap();
+            rows.locked(batch, &answers, twice).unwrap();
         }
     }
 
@@ -346,8 +353,19 @@ mod tests {
             let mut rows = none();
             read(&mut rows, &[(0, "'1'", "a", "x")]);
             let batches = rows.to_lock();
-            let error = rows.locked(&batches[0], &[answer.to_owned()]).unwrap_err();
+            let error = rows.locked(&batches[0], &[answer.to_owned()], twice).unwrap_err();
             assert_eq!(error.code(), ErrorCode::ProtocolViolation, "{answer}");
+        }
+    }
+
+    #[test]
+    fn rows_that_a_key_does_not_tell_apart_are_refused() {
+        for answers in [["0 a", "0 b"], ["0 b", "0 a"], ["0 b", "0 c"]] {
+            let mut rows = none();
+            read(&mut rows, &[(0, "'1'", "a", "x"), (0, "'1'", "b", "y")]);
+            let batches = rows.to_lock();
+            let error = rows.locked(&batches[0], &answers.map(str::to_owned), twice).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::ObjectNotInPrerequisiteState, "{answers:?}");
         }
     }
 

@@ -102,6 +102,39 @@ fn checks_have_names_and_go_with_their_columns() {
 }
 
 #[test]
+fn keys_go_by_the_name_that_postgresql_gives_them() {
+    check(
+        &[
+            "CREATE TABLE t (k int PRIMARY KEY, n int NULL UNIQUE, UNIQUE (k, n), CONSTRAINT own UNIQUE (n, k), \
+             UNIQUE (k, n))",
+            "ALTER TABLE t RENAME TO u",
+            "ALTER TABLE u RENAME n TO m",
+            "ALTER TABLE u ADD UNIQUE (m), ADD UNIQUE (k)",
+            "ALTER TABLE u DROP CONSTRAINT t_k_n_key1, DROP CONSTRAINT u_m_key, DROP CONSTRAINT own",
+        ],
+        &["CREATE TABLE u (k int PRIMARY KEY, m int NULL UNIQUE, UNIQUE (k, m), UNIQUE (k))"],
+    );
+    // What was in the primary key stays without NULL, and another one has its name.
+    check(
+        &[
+            "CREATE TABLE t (k int, n int NULL, PRIMARY KEY (k, n))",
+            "ALTER TABLE t DROP CONSTRAINT t_pkey",
+            "ALTER TABLE t ADD PRIMARY KEY (k), ALTER n DROP NOT NULL",
+            "ALTER TABLE t DROP CONSTRAINT t_pkey",
+        ],
+        &["CREATE TABLE t (k int NOT NULL, n int)"],
+    );
+    // A name that was given is no other one's.
+    check(
+        &[
+            "CREATE TABLE t (k int PRIMARY KEY, n int, CONSTRAINT t_pkey UNIQUE (k, n))",
+            "ALTER TABLE t DROP CONSTRAINT t_pkey1",
+        ],
+        &["CREATE TABLE t (k int NOT NULL, n int, CONSTRAINT t_pkey UNIQUE (k, n))"],
+    );
+}
+
+#[test]
 fn defaults_and_not_null_come_and_go() {
     check(
         &[

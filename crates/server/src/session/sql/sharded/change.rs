@@ -112,10 +112,11 @@ impl SqlSession {
     async fn lock_batch(&mut self, plan: &ShardChangePlan, rows: &mut ChangedRows, batch: &Batch) -> Result<()> {
         let _held = self.room_for(plan, batch)?;
         let text = plan.locking(rows, batch);
-        let place = self.begin_remote(&plan.table.routed.rule.shards()[batch.shard].server).await?;
+        let shard = &plan.table.routed.rule.shards()[batch.shard];
+        let place = self.begin_remote(&shard.server).await?;
         // A write: from now on the engine reads the shard over this connection, and no other one waits there for who waits for it.
         let answers = self.texts_of(place, true, &text).await?;
-        rows.locked(batch, &answers.values)
+        rows.locked(batch, &answers.values, || plan.not_unique(shard))
     }
 
     /// What a statement about some rows takes, and the message that it is sent in.
@@ -185,12 +186,14 @@ impl SqlSession {
         };
         let unknown = || Error::internal("a shard has not said how many rows it has changed");
         let changed = tag.count().ok_or_else(unknown)?;
-        if plan.is_exact(step) && changed != batch.count() as u64 {
+        let told = batch.count() as u64;
+        if changed > told {
+            return Err(plan.not_unique(shard));
+        }
+        if plan.is_exact(step) && changed != told {
             return Err(Error::unsupported(format!(
-                "shard \"{}\" has changed {changed} rows of table \"{}\" of {} that are locked",
-                shard.server,
-                plan.table.schema.name,
-                batch.count()
+                "shard \"{}\" has changed {changed} rows of table \"{}\" of {told} that are locked",
+                shard.server, plan.table.schema.name
             ))
             .with_hint("Policies of the table there may keep it from changing all rows that it lets be locked."));
         }

@@ -1,0 +1,102 @@
+//! Primary keys and UNIQUE constraints of a table, and what those are called that were given no name: as PostgreSQL would name them for the
+//! table, so that they can be dropped. Shards have names of their own for them.
+//!
+//! While what is kept of a table is read, such a name stands behind a mark: neither the table nor a column that is renamed later changes it.
+//! At the end it is taken out again: a shard that comes later names the key for its own table.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{ConstrType, Constraint, CreateStmt};
+
+use super::super::checks::{constraints, free_of_table};
+use crate::ddl::free_name;
+use crate::sql_types::string_of;
+
+/// Before a name that nobody has given: no user's constraint begins with it.
+const MARK: char = '\u{1}';
+
+/// A primary key or a UNIQUE constraint of a table.
+pub(in crate::sharded) struct KeptKey {
+    /// As it was given, or as PostgreSQL would name it.
+    pub(in crate::sharded) name: String,
+    pub(in crate::sharded) is_primary: bool,
+    pub(in crate::sharded) columns: Vec<String>,
+}
+
+/// The name of a constraint that was given none, while what is kept is read.
+pub(super) fn marked(name: &str) -> String {
+    format!("{MARK}{name}")
+}
+
+fn is_primary(constraint: &Constraint) -> bool {
+    constraint.contype == ConstrType::ConstrPrimary as i32
+}
+
+/// Goes through the keys of a table, with the columns of each.
+fn each_key(made: &mut CreateStmt, mut visit: impl FnMut(&mut Constraint, &[String])) {
+    let kinds = [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32];
+    for element in &mut made.table_elts {
+        match &mut element.node {
+            Some(NodeEnum::ColumnDef(definition)) => {
+                let columns = [definition.colname.clone()];
+                for node in &mut definition.constraints {
+                    if let Some(NodeEnum::Constraint(constraint)) = &mut node.node
+                        && kinds.contains(&constraint.contype)
+                    {
+                        visit(constraint, &columns);
+                    }
+                }
+            }
+            Some(NodeEnum::Constraint(constraint)) if kinds.contains(&constraint.contype) => {
+                let columns: Vec<String> = constraint.keys.iter().filter_map(string_of).map(str::to_owned).collect();
+                visit(constraint, &columns);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Names the keys that have no name yet; the primary key first, as PostgreSQL does.
+pub(super) fn name_keys(made: &mut CreateStmt) {
+    let table = made.relation.as_ref().map_or_else(String::new, |relation| relation.relname.clone());
+    let mut taken: Vec<String> =
+        constraints(made).map(|constraint| constraint.conname.trim_start_matches(MARK).to_owned()).collect();
+    for of_primary in [true, false] {
+        each_key(made, |constraint, columns| {
+            if !constraint.conname.is_empty() || is_primary(constraint) != of_primary {
+                return;
+            }
+            let is_taken = |name: &str| taken.iter().any(|taken| taken == name);
+            let name = if of_primary {
+                free_of_table(&table, "pkey", is_taken)
+            } else {
+                free_name(&table, columns, "key", is_taken)
+            };
+            constraint.conname = marked(&name);
+            taken.push(name);
+        });
+    }
+}
+
+/// The columns of the primary key, if it has this name.
+pub(super) fn primary_named(made: &mut CreateStmt, name: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    each_key(made, |constraint, columns| {
+        if is_primary(constraint) && constraint.conname == name {
+            found.extend_from_slice(columns);
+        }
+    });
+    found
+}
+
+/// The keys of a table, all of which have names; those that were given none are without one again.
+pub(super) fn take_keys(made: &mut CreateStmt) -> Vec<KeptKey> {
+    let mut keys = Vec::new();
+    each_key(made, |constraint, columns| {
+        let name = constraint.conname.trim_start_matches(MARK).to_owned();
+        if constraint.conname.starts_with(MARK) {
+            constraint.conname.clear();
+        }
+        keys.push(KeptKey { name, is_primary: is_primary(constraint), columns: columns.to_vec() });
+    });
+    keys
+}
