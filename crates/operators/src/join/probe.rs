@@ -217,9 +217,7 @@ impl Probe {
                 built.index.pairs(&found[..*with_keys], reached, count, rows, probed);
             }
             if reached.keys >= *with_keys {
-                pairs(found, reached, count, rows, probed, |_, run| {
-                    &built.nulls[run.start as usize..run.end as usize]
-                });
+                pairs(found, reached, count, rows, probed, |_, run| &built.nulls[run.start as usize..run.end as usize]);
             }
             if rows.len() < 2 || !self.is_long(looked) {
                 break;

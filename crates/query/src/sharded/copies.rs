@@ -222,5 +222,9 @@ impl CopyChange<'_> {
 
 fn again(error: Error) -> Error {
     let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
-    if is_unknown { error.with_hint("Say it again, with attach = true as well where copies were to come.") } else { error }
+    if is_unknown {
+        error.with_hint("Say it again, with attach = true as well where copies were to come.")
+    } else {
+        error
+    }
 }

@@ -473,7 +473,6 @@ impl Decimal {
     }
 }
 
-
 fn unknown() -> Error {
     Error::unsupported("groups of several shards cannot be computed with as values of this type")
 }

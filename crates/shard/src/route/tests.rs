@@ -337,14 +337,18 @@ fn shards_are_asked_for_what_is_put_together() {
         "SELECT sum(DISTINCT x) FILTER (WHERE k > 1) , \"x\" AS \"_ashlar_1\" FROM a GROUP BY \"x\" -- all"
     );
     assert_eq!(
-        first("SELECT t FROM a GROUP BY t HAVING min(x) > $1 AND t <> 'it''s' AND max(t) < varchar 'b' AND 9 >= count(*)"),
+        first(
+            "SELECT t FROM a GROUP BY t HAVING min(x) > $1 AND t <> 'it''s' AND max(t) < varchar 'b' AND 9 >= count(*)"
+        ),
         "SELECT t , min(x) AS \"_ashlar_1\", CASE WHEN true THEN $1 ELSE min(x) END AS \"_ashlar_2\", \
          CASE WHEN true THEN 'it''s' ELSE \"t\" END AS \"_ashlar_3\", max(t) AS \"_ashlar_4\", \
          CASE WHEN true THEN CAST('b' AS \"pg_catalog\".\"varchar\") ELSE max(t) END AS \"_ashlar_5\", \
          count(*) AS \"_ashlar_6\" FROM a GROUP BY t HAVING true"
     );
     assert_eq!(
-        first("SELECT sum(x) / nullif(count(t), 0), sum(x)::numeric(9, 2) s FROM a ORDER BY sum(x) / nullif(count(t),0) DESC, -sum(x)"),
+        first(
+            "SELECT sum(x) / nullif(count(t), 0), sum(x)::numeric(9, 2) s FROM a ORDER BY sum(x) / nullif(count(t),0) DESC, -sum(x)"
+        ),
         "SELECT CASE WHEN false THEN (sum(x) / nullif(count(t), 0)) END AS \"?column?\", CASE WHEN false THEN (sum(x)::numeric(9, 2)) \
          ELSE CAST(NULL AS pg_catalog.numeric(9, 2)) END s , sum(x) AS \"_ashlar_1\", count(t) AS \"_ashlar_2\", \
          CASE WHEN false THEN (-sum(x)) END AS \"_ashlar_3\" FROM a \

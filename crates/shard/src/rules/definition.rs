@@ -162,8 +162,7 @@ fn undivided(
         Placement::Broadcast => ("a broadcast table", "broadcast"),
         Placement::Single | Placement::Sharded => ("a single table", "single"),
     };
-    let names =
-        ["servers", flag, "broadcast", "single", "schema", "table_suffix", "key_generator", "generated_column"];
+    let names = ["servers", flag, "broadcast", "single", "schema", "table_suffix", "key_generator", "generated_column"];
     given.only(&names, here)?;
     if definition.partition_by.is_some() {
         return Err(Error::new(ErrorCode::InvalidTableDefinition, format!("{here} is not partitioned"))
