@@ -120,6 +120,20 @@ fn a_counter_that_cannot_count_further_loses_nobody() {
 }
 
 #[test]
+fn for_a_part_of_the_hashes_a_part_of_the_chunks_is_read() {
+    let mut index = KeyIndex::new(&Account::new(&Total::new(u64::MAX)));
+    index.reserve(100_000, scattered).unwrap();
+    (0..100_000).for_each(|row| index.insert(scattered(row), row));
+    for part in (0..1024u64).step_by(93) {
+        let (first, last) = (part << 54, part << 54 | u64::MAX >> 10);
+        let read: BTreeMap<u32, u64> = index.rows_between(first, last).map(|row| (row, scattered(row))).collect();
+        let meant = (0..100_000).filter(|&row| (first..=last).contains(&scattered(row))).count();
+        assert_eq!(read.values().filter(|hash| (first..=last).contains(*hash)).count(), meant, "{part}");
+        assert!(meant > 0 && read.len() < 2000, "{part}: {} were read for {meant}", read.len());
+    }
+}
+
+#[test]
 fn growth_is_charged_before_it_happens_and_shrinks_again() {
     let total = Total::new(40_000);
     let mut index = KeyIndex::new(&Account::new(&total));

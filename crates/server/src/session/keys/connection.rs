@@ -248,7 +248,7 @@ struct KillFilter {
     id: Option<u64>,
     address: Option<String>,
     local_address: Option<String>,
-    /// A type or a user that no connection here has.
+    /// A type that no connection here has.
     nobody: bool,
     spare_me: bool,
 }
@@ -277,7 +277,7 @@ impl KillFilter {
         } else if is(option, "laddr") {
             self.local_address = text();
         } else if is(option, "type") {
-            self.nobody |= !is_normal(value)?;
+            self.nobody = !is_normal(value)?;
         } else if is(option, "user") {
             if value != b"default" {
                 let mut line = b"ERR No such user '".to_vec();

@@ -47,14 +47,15 @@ fn find_full(name: &[u8]) -> Option<(Option<&'static KnownCommand>, &'static Kno
     }
 }
 
+fn full_name(command: &KnownCommand, container: Option<&KnownCommand>) -> String {
+    match container {
+        Some(container) => format!("{}|{}", container.name, command.name),
+        None => command.name.to_owned(),
+    }
+}
+
 fn write_full_name(command: &KnownCommand, container: Option<&KnownCommand>, reply: &mut Reply<'_>) {
-    reply.bulk_with(|out| {
-        if let Some(container) = container {
-            out.extend_from_slice(container.name.as_bytes());
-            out.push(b'|');
-        }
-        out.extend_from_slice(command.name.as_bytes());
-    });
+    reply.bulk(full_name(command, container).as_bytes());
 }
 
 /// The access control categories: they follow from flags and group.
@@ -167,7 +168,11 @@ fn write_docs(command: &KnownCommand, container: Option<&KnownCommand>, reply: &
 }
 
 pub(super) fn getkeys(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let command = find(args.at(2)).ok_or(KeyError::Redis("ERR Invalid command specified"))?;
+    let command = find(args.at(2)).and_then(|command| match command.subcommands {
+        [] => Some(command),
+        _ => command.subcommand(args.at(3)),
+    });
+    let command = command.ok_or(KeyError::Redis("ERR Invalid command specified"))?;
     let Keys { first, last, step } = command.keys;
     if step == 0 {
         return Err(KeyError::Redis("ERR The command has no key arguments"));
@@ -187,26 +192,36 @@ pub(super) fn getkeys(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(super) fn list(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let keep: Box<dyn Fn(&KnownCommand) -> bool> = match args.len() {
-        2 => Box::new(|_| true),
+    let keep: Box<dyn Fn(&str, &KnownCommand) -> bool> = match args.len() {
+        2 => Box::new(|_, _| true),
         5 if is(args.at(2), "filterby") => {
             let wanted = args.at(4);
             if is(args.at(3), "pattern") {
                 let pattern = wanted.to_ascii_lowercase();
-                Box::new(move |command| glob::matches(&pattern, command.name.as_bytes()))
+                Box::new(move |name, _| glob::matches(&pattern, name.as_bytes()))
             } else if is(args.at(3), "aclcat") {
-                Box::new(move |command| categories(command).any(|category| is(wanted, category)))
+                Box::new(move |_, command| categories(command).any(|category| is(wanted, category)))
             } else if is(args.at(3), "module") {
-                Box::new(|_| false)
+                Box::new(|_, _| false)
             } else {
                 return Err(KeyError::SYNTAX);
             }
         }
         _ => return Err(KeyError::SYNTAX),
     };
-    reply.set(COMMANDS.iter().filter(|command| keep(command)).count());
-    for command in COMMANDS.iter().filter(|command| keep(command)) {
-        reply.bulk(command.name.as_bytes());
+    let mut names = Vec::new();
+    for command in COMMANDS {
+        let subcommands = command.subcommands.iter().map(|subcommand| (Some(command), subcommand));
+        for (container, command) in std::iter::once((None, command)).chain(subcommands) {
+            let name = full_name(command, container);
+            if keep(name.as_str(), command) {
+                names.push(name);
+            }
+        }
+    }
+    reply.array(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
     }
     Ok(())
 }

@@ -30,7 +30,8 @@ pub(super) fn named(session: &mut KeySession, name: &[u8]) -> Named {
 }
 
 impl Named {
-    fn exists(&self, session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
+    /// Whether there is something of this name.
+    pub(super) fn exists(&self, session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
         match self {
             Self::Plain => session.plain_exists(name),
             Self::Row(row) => row.peek(&mut session.running, |found| found.is_some()),

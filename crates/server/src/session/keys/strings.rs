@@ -12,6 +12,7 @@ use super::access::{self, Running, atomically};
 use super::arguments::{Args, integer, integer_or_error, is, range};
 use super::error::{KeyError, Outcome};
 use super::expiry::{self, Unit};
+use super::keyspace::named;
 use super::{KeySession, Reply, SCRATCH_BYTES_KEPT};
 
 /// The bytes of a row of `kv`.
@@ -143,6 +144,11 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// Whether the value is to be set where something has the name, or nothing has.
+    fn hold(&self, exists: bool) -> bool {
+        !(exists && self.only_if_absent || !exists && self.only_if_present)
+    }
+
     /// The expiry that a value set with these has.
     fn expiry(&self, session: &KeySession, command: &str) -> Outcome<Expiry> {
         Ok(match self.time {
@@ -163,13 +169,22 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
     }
     let options = Options::parse(args.from(3), true)?;
     let expiry = options.expiry(session, "set")?;
+    if session.is_row_name(key) {
+        // No string takes a row's name, but a condition that does not hold is no error.
+        let exists = named(session, key).exists(session, key)?;
+        if options.hold(exists) || exists && options.return_old {
+            return Err(KeyError::WRONG_TYPE);
+        }
+        reply.null();
+        return Ok(());
+    }
     let done = session.plain(key)?.entry(&kv_key, |entry| {
         let row = entry.row();
         let exists = row.is_some();
         if options.return_old {
             write_value(row, reply);
         }
-        let wanted = !(exists && options.only_if_absent || !exists && options.only_if_present);
+        let wanted = options.hold(exists);
         if wanted {
             put_living(entry, key, value, expiry)?;
         }
@@ -229,6 +244,10 @@ pub(super) fn getex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 
 pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
+    if session.is_row_name(key) && named(session, key).exists(session, key)? {
+        reply.integer(0);
+        return Ok(());
+    }
     let done = session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
         let absent = entry.row().is_none();
         if absent {
@@ -395,18 +414,18 @@ fn pairs<'a>(args: &Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + us
     (1..args.len()).step_by(2).map(move |at| (args.at(at), args.at(at + 1)))
 }
 
-fn check_pairs(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome {
+/// Whether a row has one of the keys, or could have it.
+fn has_row_names(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome<bool> {
     if args.len().is_multiple_of(2) {
         return Err(KeyError::arity(name));
     }
-    if pairs(args).any(|(key, _)| session.is_row_name(key)) {
-        return Err(KeyError::WRONG_TYPE);
-    }
-    Ok(())
+    Ok(pairs(args).any(|(key, _)| session.is_row_name(key)))
 }
 
 pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    check_pairs(session, args, "mset")?;
+    if has_row_names(session, args, "mset")? {
+        return Err(KeyError::WRONG_TYPE);
+    }
     let service = &session.service;
     let store = service.shared.engine.store();
     let running = &mut session.running;
@@ -438,7 +457,15 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
 }
 
 pub(super) fn msetnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    check_pairs(session, args, "msetnx")?;
+    if has_row_names(session, args, "msetnx")? {
+        for (key, _) in pairs(args) {
+            if named(session, key).exists(session, key)? {
+                reply.integer(0);
+                return Ok(());
+            }
+        }
+        return Err(KeyError::WRONG_TYPE);
+    }
     let service = &session.service;
     let done = atomically(service, &mut session.running, |transaction| {
         for (key, _) in pairs(args) {

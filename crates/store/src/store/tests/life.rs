@@ -486,6 +486,9 @@ impl Model {
         self.region.check();
         let living = self.living();
         assert_eq!(self.region.row_count(), living.len() as u64);
+        // Those that are over and that nobody has ended are counted too.
+        let ending = living.values().filter(|row| row.ends.is_some()).count() as u64;
+        assert!((ending..=self.region.row_estimate()).contains(&self.region.expiring().rows));
         for key in 0..KEYS {
             let found =
                 self.region.peek(&[Datum::Int8(key)], |row| row.map(|row| (row.get(1).to_value(), row.expires_at())));
