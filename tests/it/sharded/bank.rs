@@ -100,6 +100,21 @@ impl Bank {
         holder
     }
 
+    /// Has a shard say more than there is memory for from now on, whenever somebody commits there.
+    pub(super) fn talk(&self, shard: usize) {
+        let mut shard = direct(&self.shards[shard]);
+        done(
+            &mut shard,
+            "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS \
+             $$BEGIN RAISE NOTICE '%', repeat('x', 60 << 20); RETURN NULL; END$$",
+        );
+        done(
+            &mut shard,
+            "CREATE CONSTRAINT TRIGGER tells AFTER UPDATE ON bank DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION tell()",
+        );
+    }
+
     /// In the end: nothing is in doubt, nothing has become more or less, and what could be done can be done again.
     pub(super) fn check(&self) {
         wait_until_over(&self.shards);

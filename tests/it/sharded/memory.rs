@@ -140,6 +140,26 @@ fn little_is_held_of_a_long_row_whose_client_reads_slowly() {
 }
 
 #[test]
+fn what_was_held_of_a_row_is_given_back_with_its_connection() {
+    const ROW: usize = 48 << 20;
+    let fleet = Fleet::with(2, "[store]\nmemory_mib_max = 1024");
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    let longest = "SELECT max(length(v || a.k)) FROM t a GROUP BY length(v) % 2";
+    done(&mut client, &format!("INSERT INTO t VALUES ({}, 'short')", keys[1]));
+    done(&mut client, longest);
+    let before = fleet.ashlar.resident_bytes();
+    done(&mut fleet.shard(0), &format!("INSERT INTO t VALUES ({}, repeat('x', {ROW}))", keys[0]));
+    let expected = (ROW + keys[0].to_string().len()).to_string();
+    assert!(rows(&mut client, longest).contains(&vec![Some(expected)]));
+    // It is idle now, and nobody pays for what it has.
+    let is_given_back = || fleet.ashlar.resident_bytes() < before + ROW as u64 / 2;
+    assert!(wait_for(PATIENCE, is_given_back), "{before} bytes before, {} now", fleet.ashlar.resident_bytes());
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn a_long_row_that_is_cancelled_comes_to_its_end_or_its_connection_does() {
     // Longer than reading the row may take.
     let (fleet, keys) = long_rows("connect_timeout_ms = 120000");

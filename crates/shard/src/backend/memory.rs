@@ -53,6 +53,8 @@ impl Backend {
 
     /// It is given back, and holds no more than it may keep.
     pub(crate) fn settle(&mut self) {
+        // What came with the end of a long answer was read from the same buffer.
+        self.tidy();
         self.paid.account = None;
         self.paid.bytes = 0;
     }

@@ -149,7 +149,7 @@ impl SqlSession {
         if is_write && ended.is_ok() {
             sink.settled();
         }
-        ended
+        ended.map_err(|error| if is_write { unheard(error, &lease) } else { error })
     }
 
     /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
@@ -238,6 +238,19 @@ impl From<ashlar_shard::backend::Notice> for Notice {
     fn from(notice: ashlar_shard::backend::Notice) -> Self {
         Self { severity: notice.severity, error: notice.error }
     }
+}
+
+/// What comes of a statement that writes, and that nothing takes back, where its answer did not come to its end because it was too long for
+/// us: 08007.
+fn unheard(error: Error, lease: &Lease) -> Error {
+    let is_ours = matches!(error.code(), ErrorCode::OutOfMemory | ErrorCode::ProgramLimitExceeded);
+    if !is_ours || !lease.is_broken() {
+        return error;
+    }
+    let message = format!("the answer of shard \"{}\" could not be read", lease.server().name);
+    Error::new(ErrorCode::TransactionResolutionUnknown, message)
+        .with_detail(error.message())
+        .with_hint("Whether the statement was carried out is for you to look.")
 }
 
 /// Waits for a statement's answer. Where it is to be stopped, by its client or because others could not go on, its shard is told,
