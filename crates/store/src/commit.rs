@@ -238,7 +238,7 @@ impl<'a> Locked<'a> {
             let Some(stored) = guard.as_deref() else { continue };
             let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
             for loaded in loaded.filter(|_| !stored.is_present(self.loaded_at)) {
-                if let Some(key) = loaded.first_key_in(stored) {
+                if let Some(key) = stored.first_key_since(self.loaded_at, loaded) {
                     return Err(self.staged.shape().duplicate(&key));
                 }
             }

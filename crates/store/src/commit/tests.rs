@@ -439,6 +439,45 @@ fn loads_of_few_rows_are_put_behind_those_that_are_there() {
     region.check();
 }
 
+/// Of what others write while rows are loaded, only a key of theirs that is there in the end is in the way, whether the others' rows
+/// are fewer or more.
+#[test]
+fn a_load_is_refused_for_a_key_that_has_come_meanwhile_and_is_there() {
+    let store = store(2, 16);
+    let region = store.create_region(numbers(1)).unwrap();
+    for id in 0..40 {
+        put(&region, id, 0);
+    }
+    let rows = |ids: Range<i64>| ids.map(|id| [Datum::Int8(id), Datum::Int8(7)]);
+    let remove = |id: i64| {
+        let key = [Datum::Int8(id)];
+        region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+    };
+    for (loaded, others) in [(100..400, 400..410), (500..510, 600..900)] {
+        let snapshot = store.snapshot();
+        let mut refused = load(&region, &snapshot, rows(loaded.clone())).unwrap();
+        let mut taken = load(&region, &snapshot, rows(loaded.clone())).unwrap();
+        drop(snapshot);
+        for id in others {
+            put(&region, id, 1);
+        }
+        // One of before is another row now.
+        remove(5);
+        put(&region, 5, 2);
+        let key = loaded.start + 3;
+        put(&region, key, 1);
+        store.compact();
+        assert_eq!(store.commit(&mut refused).unwrap_err().code(), ErrorCode::UniqueViolation);
+        remove(key);
+        store.compact();
+        store.commit(&mut taken).unwrap();
+        for id in loaded {
+            assert_eq!(get(&region, id), Some(7), "{id}");
+        }
+        region.check();
+    }
+}
+
 #[test]
 fn loads_of_few_rows_keep_their_segments_where_memory_is_short() {
     const MAX: u64 = 4 << 20;
