@@ -80,13 +80,16 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
     let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(Staged::take_loads).collect();
-    let done = commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
-        // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
-        *first_read = None;
-        let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-        locked.iter().for_each(Locked::set_shape);
-        locked.into_iter().try_for_each(|locked| locked.apply(stamp, is_blind)).map(|()| timestamp)
-    });
+    let done = match expect_loads(staged, &loads) {
+        Err(error) => Err(Failed::Error(error)),
+        Ok(()) => commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
+            // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
+            *first_read = None;
+            let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+            locked.iter().for_each(Locked::set_shape);
+            locked.into_iter().try_for_each(|locked| locked.apply(stamp, is_blind)).map(|()| timestamp)
+        }),
+    };
     match done {
         Ok(applied) => {
             writes.clear();
@@ -97,6 +100,25 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
             Err(failed)
         }
     }
+}
+
+/// Grows key indexes for rows that arrived in bulk, one partition after the other: that takes as long as the rows take that are
+/// there, and the commit holds the locks of all partitions. It looks again, as others may take the room meanwhile.
+fn expect_loads(staged: &[Staged], loads: &[Vec<Load>]) -> Result<()> {
+    let loaded = staged.iter().zip(loads).filter(|(staged, loads)| !loads.is_empty() && !staged.truncates());
+    for (staged, loads) in loaded {
+        let region = staged.region();
+        for partition in (0..region.partition_count()).map(PartitionId) {
+            let parts = loads.iter().filter_map(|load| load.part(partition));
+            let rows: usize = parts.map(|part| part.live() as usize).sum();
+            if rows > 0
+                && let Some(stored) = region.lock(partition).as_mut()
+            {
+                stored.expect_adoption(rows)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Locks what is written, and does all that can fail.
@@ -238,7 +260,7 @@ impl<'a> Locked<'a> {
             let Some(stored) = guard.as_deref() else { continue };
             let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
             for loaded in loaded.filter(|_| !stored.is_present(self.loaded_at)) {
-                if let Some(key) = loaded.first_key_in(stored) {
+                if let Some(key) = stored.first_key_since(self.loaded_at, loaded) {
                     return Err(self.staged.shape().duplicate(&key));
                 }
             }

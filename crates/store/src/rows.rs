@@ -57,7 +57,8 @@ pub(crate) fn split(row: u32) -> (u16, u32) {
     ((row >> 16) as u16, row & 0xffff)
 }
 
-fn join(slot: u16, offset: u32) -> u32 {
+/// The row in a slot at an offset.
+pub(crate) fn join(slot: u16, offset: u32) -> u32 {
     u32::from(slot) << 16 | offset
 }
 

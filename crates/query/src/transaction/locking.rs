@@ -33,7 +33,7 @@ pub enum Policy {
 pub enum Locked {
     /// It is locked, and as the statement's snapshot has it.
     Current,
-    /// It has changed since that was taken. It is not locked.
+    /// It has changed since that was taken. It is locked, unless it may be passed over.
     Changed,
     /// It is gone.
     Gone,
@@ -130,13 +130,19 @@ impl Transaction {
         if !region.has_changed(read_at, key) {
             return Ok(Locked::Current);
         }
-        // Where it was its own before, it has not been changed by anybody else: this is about a lock that is new.
-        holder.release_to(before);
-        if self.isolation == Isolation::RepeatableRead {
+        let is_there = region.peek(key, |row| row.is_some());
+        let is_fixed = self.isolation == Isolation::RepeatableRead;
+        // The statement finds it once more, with another snapshot. Did it let it go until then, others who change it all the
+        // time might be faster each time.
+        if !is_there || is_fixed || policy == Policy::Skip {
+            // Where it was its own before, it has not been changed by anybody else: this is about a lock that is new.
+            holder.release_to(before);
+        }
+        if is_fixed {
             let message = "could not serialize access due to concurrent update";
             return Err(Error::new(ErrorCode::SerializationFailure, message).with_table(&region.schema().name));
         }
-        Ok(if region.peek(key, |row| row.is_some()) { Locked::Changed } else { Locked::Gone })
+        Ok(if is_there { Locked::Changed } else { Locked::Gone })
     }
 
     /// Locks a row that is to be changed, if changes lock. False: it is gone.

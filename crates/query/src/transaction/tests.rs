@@ -1,10 +1,11 @@
 //! Statements in transactions of one engine: who wins a race, and what a statement may hold.
 
-use ashlar_base::{ErrorCode, Value};
+use ashlar_base::{Datum, ErrorCode, Value};
+use ashlar_store::{LockHolder, Strength};
 
 use super::*;
 use crate::engine::Engine;
-use crate::testing::{alone, engine, run, transaction};
+use crate::testing::{alone, engine, engine_with, run, transaction};
 
 /// The tables, where each has the name in the catalog that it has itself.
 fn names(engine: &Engine) -> Vec<String> {
@@ -70,4 +71,34 @@ fn what_a_statement_keeps_is_charged_and_given_back() {
     assert!(outcome.held.is_some());
     drop(outcome);
     assert_eq!(alone(&engine, "DELETE FROM t WHERE v = 1").unwrap().count, 20_000);
+}
+
+#[test]
+fn a_row_that_has_changed_stays_locked_until_its_statement_has_begun_again() {
+    let engine = engine_with(&[
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer)",
+        "INSERT INTO t SELECT i, i FROM generate_series(1, 3) AS g (i)",
+    ]);
+    let catalog = engine.catalog().current();
+    let table = catalog.tables().find_map(|(name, table)| (name == "t").then_some(table));
+    let Some(Table::Grid(region)) = table else { panic!("a table in memory") };
+    let mut one = transaction();
+    let before = one.snapshot(engine.store());
+    alone(&engine, "UPDATE t SET v = v + 10").unwrap();
+    alone(&engine, "DELETE FROM t WHERE v = 13").unwrap();
+    let mut lock =
+        |id, policy| one.lock_row(region, &[Datum::Int4(id)], Strength::NoKeyUpdate, policy, &before).unwrap();
+    assert_eq!(lock(1, Policy::Wait), Locked::Changed);
+    assert_eq!(lock(2, Policy::Skip), Locked::Changed);
+    assert_eq!(lock(3, Policy::Wait), Locked::Gone);
+    let mut other = LockHolder::new(region, 7);
+    let is_free = [1, 2, 3].map(|id| other.lock(region, &[Datum::Int4(id)], Strength::Share).unwrap().is_none());
+    assert_eq!(is_free, [false, true, true]);
+    drop(other);
+    // Nobody is faster once more.
+    let error = alone(&engine, "UPDATE t SET v = 0 WHERE v = 11").map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LockNotAvailable);
+    let now = one.snapshot(engine.store());
+    let locked = one.lock_row(region, &[Datum::Int4(1)], Strength::NoKeyUpdate, Policy::Wait, &now);
+    assert_eq!(locked, Ok(Locked::Current));
 }

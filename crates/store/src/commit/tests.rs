@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
 use crate::testing::{datums, kv, load, numbers, scan_all, store, wait};
-use crate::{Applied, Mutation, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
+use crate::{Applied, LockHolder, Mutation, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
 
 use super::*;
 
@@ -437,6 +437,65 @@ fn loads_of_few_rows_are_put_behind_those_that_are_there() {
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
     assert_eq!(region.row_count(), there as u64 + 1);
     region.check();
+}
+
+/// A commit that is stopped once it has its locks has made the room before.
+#[test]
+fn room_in_the_key_index_for_a_load_is_made_before_all_partitions_are_locked() {
+    let store = store(1, 8192);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 0, 0);
+    let rows = (1..5_000).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &store.snapshot(), rows).unwrap();
+    let mut holder = LockHolder::new(&region, 1);
+    assert!(holder.lock(&region, &[Datum::Int8(7)], Strength::Update).unwrap().is_none());
+    let before = region.bytes();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::LockNotAvailable);
+    // Four bytes of an entry, and one that tells it from others.
+    assert!(region.bytes() >= before + 5 * 4_000, "{before} -> {}", region.bytes());
+    drop(holder);
+    store.commit(&mut writes).unwrap();
+    assert_eq!((region.row_count(), get(&region, 4_999)), (5_000, Some(4_999)));
+    region.check();
+}
+
+/// Of what others write while rows are loaded, only a key of theirs that is there in the end is in the way, whether the others' rows
+/// are fewer or more.
+#[test]
+fn a_load_is_refused_for_a_key_that_has_come_meanwhile_and_is_there() {
+    let store = store(2, 16);
+    let region = store.create_region(numbers(1)).unwrap();
+    for id in 0..40 {
+        put(&region, id, 0);
+    }
+    let rows = |ids: Range<i64>| ids.map(|id| [Datum::Int8(id), Datum::Int8(7)]);
+    let remove = |id: i64| {
+        let key = [Datum::Int8(id)];
+        region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+    };
+    for (loaded, others) in [(100..400, 400..410), (500..510, 600..900)] {
+        let snapshot = store.snapshot();
+        let mut refused = load(&region, &snapshot, rows(loaded.clone())).unwrap();
+        let mut taken = load(&region, &snapshot, rows(loaded.clone())).unwrap();
+        drop(snapshot);
+        for id in others {
+            put(&region, id, 1);
+        }
+        // One of before is another row now.
+        remove(5);
+        put(&region, 5, 2);
+        let key = loaded.start + 3;
+        put(&region, key, 1);
+        store.compact();
+        assert_eq!(store.commit(&mut refused).unwrap_err().code(), ErrorCode::UniqueViolation);
+        remove(key);
+        store.compact();
+        store.commit(&mut taken).unwrap();
+        for id in loaded {
+            assert_eq!(get(&region, id), Some(7), "{id}");
+        }
+        region.check();
+    }
 }
 
 #[test]

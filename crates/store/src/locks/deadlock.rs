@@ -27,12 +27,14 @@ pub(super) fn deadlock(table: &LockTable, waits: &Waits, owner: Owner) -> Option
     let mut known: HashSet<u64, RandomState> = HashSet::default();
     let mut at = 0;
     while at < steps.len() {
-        let waits_for = steps_from(table, waits, steps[at].owner);
-        for next in waits_for {
+        let (waits_for, ahead) = steps_from(table, waits, steps[at].owner);
+        for (place, next) in waits_for.into_iter().enumerate() {
             if next.id == owner.id {
                 return Some(error(waits, &steps, at));
             }
-            if known.insert(next.id) {
+            // Those who stand before somebody wait for nobody for whom he does not wait too, but for him, who is known. So a queue
+            // is gone through once, and not once for each in it. (Nobody stands before an owner that has the row and begins to wait.)
+            if known.insert(next.id) && place >= ahead {
                 steps.push(Step { owner: next, from: at });
             }
         }
@@ -41,21 +43,24 @@ pub(super) fn deadlock(table: &LockTable, waits: &Waits, owner: Owner) -> Option
     None
 }
 
-/// Whom an owner waits for: those who stand before it, and those who hold what it or one of them wants. Who stands behind
-/// another waits for all that this one waits for, whether or not the two conflict: somebody between them does.
-fn steps_from(table: &LockTable, waits: &Waits, owner: Owner) -> Vec<Owner> {
-    let Some(waiting) = waits.get(&owner.id).filter(|waiting| waiting.is_queued()) else { return Vec::new() };
+/// Whom an owner waits for: those who stand before it, and those who hold what it or one of them wants; and how many the
+/// former are. Who stands behind another waits for all that this one waits for, whether or not the two conflict: somebody
+/// between them does.
+fn steps_from(table: &LockTable, waits: &Waits, owner: Owner) -> (Vec<Owner>, usize) {
+    let nobody = (Vec::new(), 0);
+    let Some(waiting) = waits.get(&owner.id).filter(|waiting| waiting.is_queued()) else { return nobody };
     let id = waiting.request.row();
     let rows = table.shard(id);
-    let Some(row) = rows.get(&id) else { return Vec::new() };
+    let Some(row) = rows.get(&id) else { return nobody };
     let (mut found, mut mask) = (Vec::new(), waiting.request.strength.mask());
     for queued in row.queue().take_while(|queued| queued.owner != owner) {
         found.push(queued.owner);
         mask |= queued.strength.mask();
     }
+    let ahead = found.len();
     let holders = row.holders().filter(|held| held.owner != owner && mask & held.strength.bit() != 0);
     found.extend(holders.map(|held| held.owner));
-    found
+    (found, ahead)
 }
 
 /// The circle in PostgreSQL's words: who waits for what, and who is in the way.

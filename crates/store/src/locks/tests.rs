@@ -157,6 +157,35 @@ fn circles_of_two_and_three_are_found_when_they_close() {
     }
 }
 
+/// Whoever comes looks at those before it once. If it did so for each of them again, this would take minutes.
+#[test]
+fn thousands_wait_for_one_row() {
+    let count: i32 = if cfg!(miri) { 20 } else { 3_000 };
+    let (store, region) = region();
+    let (mut first, mut last) = (LockHolder::new(&region, 0), LockHolder::new(&region, count + 1));
+    assert!(first.lock(&region, &key(1), Strength::Update).unwrap().is_none());
+    assert!(last.lock(&region, &key(2), Strength::Update).unwrap().is_none());
+    let request = last.lock(&region, &key(1), Strength::Update).unwrap().unwrap();
+    let mut others: Vec<LockHolder> = (1..=count).map(|pid| LockHolder::new(&region, pid)).collect();
+    let mut waits: Vec<LockWait<'_>> = others.iter_mut().map(|holder| holder.pass(&request)).collect();
+    for wait in &mut waits {
+        assert!(poll(wait, Waker::noop()).is_pending());
+    }
+    let mut behind = last.wait(&request);
+    assert!(poll(&mut behind, Waker::noop()).is_pending());
+    // A circle is found through all of them.
+    let closing = first.lock(&region, &key(2), Strength::Share).unwrap().unwrap();
+    assert!(matches!(poll(&mut first.wait(&closing), Waker::noop()), Poll::Ready(Err(_))));
+    first.release_to(0);
+    for wait in &mut waits {
+        assert_eq!(poll(wait, Waker::noop()), Poll::Ready(Ok(())));
+    }
+    assert_eq!(poll(&mut behind, Waker::noop()), Poll::Ready(Ok(())));
+    drop((waits, behind));
+    drop((first, last, others));
+    assert_eq!((store.lock_statistics().rows, store.lock_statistics().waiting), (0, 0));
+}
+
 #[test]
 fn two_who_want_more_of_what_they_share_are_a_circle() {
     let (_store, region) = region();

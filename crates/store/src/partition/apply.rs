@@ -158,6 +158,11 @@ impl Partition {
         self.rows.reserve_adoption(&mut loaded.rows, others, self.indexes.is_empty())
     }
 
+    /// Makes the room in the key index that [`Self::reserve_adoption`] will want for so many rows, unless others take it first.
+    pub(crate) fn expect_adoption(&mut self, rows: usize) -> Result<()> {
+        self.rows.expect_adoption(rows)
+    }
+
     /// Takes over the rows of a partition that nobody else knows: none of them is copied unless they are few. Their keys are new
     /// here. `prepared` gives what indexes compute of each, in the order of [`Self::living`].
     pub(crate) fn adopt(

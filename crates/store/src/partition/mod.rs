@@ -33,7 +33,7 @@ pub use walk::Walk;
 use crate::life::Lives;
 use crate::memory::{Account, Charge};
 use crate::row::RowRef;
-use crate::rows::{Rows, split};
+use crate::rows::{Rows, join, split};
 use crate::segment::Segment;
 use crate::shape::Shape;
 use indexes::Index;
@@ -227,8 +227,28 @@ impl Partition {
         }
     }
 
+    /// A key of a row that has come after a timestamp, registered or held, and of one of another partition, whose keys were all
+    /// new here then. Looks at the rows of the one that has fewer: where somebody loads many, few have come meanwhile.
+    pub(crate) fn first_key_since<'p>(&'p self, at: Timestamp, other: &'p Self) -> Option<Vec<Datum<'p>>> {
+        let prefix = self.versions.prefix(at);
+        let later = |segment: &Segment| prefix.of_segment(segment.sequence, segment.len())..segment.len();
+        let count: u64 = self.rows.in_order().map(|(_, segment)| later(segment).len() as u64).sum();
+        if count > other.live() {
+            return other.first_key_in(self);
+        }
+        let rows = self.rows.in_order().flat_map(|(slot, segment)| {
+            let living = later(segment).filter(|&offset| !segment.is_dead(offset));
+            living.map(move |offset| join(slot, offset))
+        });
+        let mut rows = rows.filter(|&row| !self.is_over(row));
+        rows.find_map(|row| {
+            let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
+            other.locate(self.rows.hash_of(row), &key).row.is_some().then_some(key)
+        })
+    }
+
     /// A key that another partition has too.
-    pub(crate) fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
+    fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
         self.rows.indexed().find_map(|row| {
             let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
             other.locate(self.rows.hash_of(row), &key).row.is_some().then_some(key)

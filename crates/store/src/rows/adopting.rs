@@ -52,6 +52,12 @@ impl Rows {
         Ok(())
     }
 
+    /// Makes the room beforehand that [`Self::reserve_adoption`] will want in the index for so many rows of another: to grow it takes
+    /// as long as all the rows take that are there.
+    pub(crate) fn expect_adoption(&mut self, rows: usize) -> Result<()> {
+        if self.is_without_segments() { Ok(()) } else { self.reserve_index(rows) }
+    }
+
     /// The rows of `from`, if they are few and go behind those that are there.
     fn few_of<'f>(&self, from: &'f Self) -> Option<Few<'f>> {
         let [slot] = from.order[..] else { return None };
