@@ -67,6 +67,8 @@ const STATEMENTS: &[&str] = &[
     "SELECT n, count(DISTINCT s) * 2 FROM t GROUP BY n ORDER BY sum(k) - count(*), -n LIMIT 4 OFFSET 1",
     "SELECT n, CASE WHEN count(b) = 0 THEN 0 ELSE sum(k) / count(b) END, greatest(sum(n), 3), trunc(sum(d), 1), abs(sum(n)) FROM t GROUP BY n",
     "SELECT n FROM t GROUP BY n HAVING sum(k) / count(*) > 40 AND round(avg(d)) BETWEEN -3 AND 4 OR n * 2 IN (count(*), 6) ORDER BY n",
+    "SELECT n, stddev(k), variance(d), stddev_pop(s), var_pop(n), stddev_samp(k * d) FILTER (WHERE b) FROM t GROUP BY n",
+    "SELECT variance(n), stddev(d), var_samp(k), round(stddev_pop(k), 3), stddev(n) FILTER (WHERE n > 1000) FROM t HAVING stddev(k) > 1",
     "SELECT DISTINCT n FROM t",
     "SELECT DISTINCT d, s FROM t ORDER BY d DESC NULLS LAST, s LIMIT 7 OFFSET 2",
     "SELECT DISTINCT v FROM t ORDER BY v DESC NULLS LAST LIMIT 3",
@@ -78,6 +80,7 @@ const STATEMENTS: &[&str] = &[
 const BY_ENGINE: &[&str] = &[
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
+    "SELECT n, stddev(f) IS NULL FROM t GROUP BY n ORDER BY n",
     "SELECT n, avg(DISTINCT k + 1) FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(n)::text FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(f) / count(*) FROM t GROUP BY n ORDER BY n",

@@ -16,7 +16,7 @@ use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 use super::query::is_star;
 use super::several::{self, Added, Attempt, Clauses, Gathered, no};
 use super::{functions, nodes};
-use crate::merge::{Aggregate, Computed, Having, Place, RowMerge, SortKey};
+use crate::merge::{Aggregate, Computed, Deviation, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
 use crate::rewrite::scan::{self, Token, Tokens};
 
@@ -24,8 +24,25 @@ mod computed;
 mod condition;
 
 /// Aggregates whose partial results are put together.
-const AGGREGATES: &[&str] =
-    &["avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "every", "max", "min", "sum"];
+const AGGREGATES: &[&str] = &[
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "count",
+    "every",
+    "max",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
 
 /// What is known of a query whose groups are put together.
 #[derive(Debug)]
@@ -186,6 +203,10 @@ impl<'a> Asked<'a> {
             false => (Aggregate::Sum, Aggregate::Count),
         };
         Ok(Some(match name {
+            "stddev" | "stddev_samp" => self.deviation(call, true, true)?,
+            "stddev_pop" => self.deviation(call, false, true)?,
+            "variance" | "var_samp" => self.deviation(call, true, false)?,
+            "var_pop" => self.deviation(call, false, false)?,
             "avg" => {
                 let Some((_, arguments)) = place_of(call, self.about) else {
                     return no("what is averaged cannot be found in the text");
@@ -207,6 +228,24 @@ impl<'a> Asked<'a> {
             "min" | "bool_and" | "every" => Aggregate::Min,
             _ => Aggregate::Max,
         }))
+    }
+
+    /// A variance or a standard deviation: of exact numbers it comes from their number, their sum and that of their squares.
+    fn deviation(&mut self, call: &FuncCall, is_sample: bool, is_root: bool) -> Attempt<Aggregate> {
+        let [argument] = &call.args[..] else { return no("a deviation is one of several values") };
+        if call.agg_distinct || !argument.node.as_ref().is_some_and(is_repeatable) {
+            return no("a deviation needs its values at once");
+        }
+        let text = self.about.text;
+        let place = place_of(call, self.about);
+        let found = place.and_then(|(_, all)| Some((scan::lists(text, all.start).into_iter().next()?, all)));
+        let Some((value, all)) = found else { return no("the values of a deviation cannot be found in the text") };
+        let (value, filter) = (&text[value.clone()], &text[value.end..all.end]);
+        let number = format!("{value}::pg_catalog.numeric");
+        let count = self.push(&format!("pg_catalog.count{value}{filter}"), Aggregate::Count);
+        let sum = self.push(&format!("pg_catalog.sum({number}){filter}"), Aggregate::Sum);
+        let squares = self.push(&format!("pg_catalog.sum({number} * {number}){filter}"), Aggregate::Sum);
+        Ok(Aggregate::Deviation(Deviation { count, sum, squares, is_sample, is_root }))
     }
 
     /// The column of what an aggregate has DISTINCT of: shards group by it besides, and say what each of its values adds.
@@ -453,6 +492,21 @@ impl<'a> Asked<'a> {
         }
         splices
     }
+}
+
+/// Whether an expression has the same value however often it is computed for a row.
+fn is_repeatable(expression: &NodeEnum) -> bool {
+    let mut left = vec![expression];
+    while let Some(node) = left.pop() {
+        let is_known = match node {
+            NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
+            NodeEnum::SubLink(_) => false,
+            _ => true,
+        };
+        let Some(children) = nodes::children(node).filter(|_| is_known) else { return false };
+        left.extend(children.into_iter().filter_map(|child| child.node.as_ref()));
+    }
+    true
 }
 
 /// A column's name as it is written in SQL.

@@ -185,7 +185,10 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT avg(x) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT avg(x) FILTER (WHERE k > (SELECT 3)) FROM a", "engine..."),
         ("SELECT avg((SELECT max(y) FROM b WHERE b.k = a.k)) FROM a", "engine..."),
-        ("SELECT stddev(x) FROM a", "engine..."),
+        ("SELECT stddev(x), var_pop(x + 1) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT stddev(DISTINCT x) FROM a", "engine..."),
+        ("SELECT variance(random()) FROM a", "engine..."),
+        ("SELECT corr(x, k) FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x), 'x' AS what FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
@@ -200,7 +203,8 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT sum(x) / (SELECT 2) FROM a", "engine..."),
         ("SELECT sum(x) + k FROM a GROUP BY x", "engine..."),
         ("SELECT sum(x) + row_number() OVER () FROM a", "engine..."),
-        ("SELECT round(stddev(x), 2) FROM a", "engine..."),
+        ("SELECT round(stddev(x), 2) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT round(corr(x, k)) FROM a", "engine..."),
         ("SELECT x FROM a GROUP BY x ORDER BY sum(k) / count(t) DESC, -x LIMIT 3", "0,1,2 Rows 0+3"),
         ("SELECT 'x' AS what, count(*) FROM a ORDER BY 2 LIMIT 1", "0,1,2 Rows 0+1"),
         ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
@@ -349,6 +353,12 @@ fn shards_are_asked_for_what_is_put_together() {
          ELSE CAST(NULL AS pg_catalog.numeric(9, 2)) END s , sum(x) AS \"_ashlar_1\", count(t) AS \"_ashlar_2\", \
          CASE WHEN false THEN (-sum(x)) END AS \"_ashlar_3\" FROM a \
          ORDER BY CASE WHEN false THEN (sum(x) / nullif(count(t),0)) END DESC, CASE WHEN false THEN (-sum(x)) END"
+    );
+    assert_eq!(
+        first("SELECT variance( x ) FILTER (WHERE k > 1) FROM a"),
+        "SELECT variance( x ) FILTER (WHERE k > 1) , pg_catalog.count( x ) FILTER (WHERE k > 1) AS \"_ashlar_1\", \
+         pg_catalog.sum(( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_2\", \
+         pg_catalog.sum(( x )::pg_catalog.numeric * ( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_3\" FROM a"
     );
     // Outputs keep the names that PostgreSQL gives them.
     for (output, name) in [
