@@ -273,10 +273,19 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT x, k, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT DISTINCT x, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT x, count(*) OVER () FROM a GROUP BY x", "engine..."),
-        ("SELECT x FROM a GROUP BY ROLLUP (x)", "engine..."),
+        ("SELECT x FROM a GROUP BY ROLLUP (x)", "0,1,2 Rows 0+all"),
+        ("SELECT x, t, sum(k) FROM a GROUP BY GROUPING SETS ((x, t), (t), ()) ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
+        ("SELECT x FROM a GROUP BY t, CUBE (x) HAVING grouping(x) = 0 ORDER BY grouping(x), grouping(t) + 1", "0,1,2 Rows 0+all"),
+        ("SELECT x FROM a GROUP BY GROUPING SETS ((x), (x))", "engine..."),
+        ("SELECT x FROM a GROUP BY x, ROLLUP (x)", "engine..."),
+        ("SELECT x FROM a GROUP BY ROLLUP (x, a.x)", "engine..."),
+        ("SELECT x + 1 FROM a GROUP BY ROLLUP (x + 1)", "engine..."),
+        ("SELECT count(*) FROM a GROUP BY GROUPING SETS (())", "engine..."),
+        ("SELECT count(DISTINCT t) FROM a GROUP BY ROLLUP (x)", "engine..."),
+        ("SELECT count(DISTINCT k) FROM a GROUP BY ROLLUP (x)", "0,1,2 Rows 0+all"),
         ("SELECT k, count(*) FROM a GROUP BY k HAVING count(*) > 1", "0,1,2 Concat"),
         ("SELECT k, count(*) FROM a GROUP BY 1", "0,1,2 Concat"),
-        ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "engine..."),
+        ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "0,1,2 Rows 0+all"),
         ("SELECT row_number() OVER () FROM a", "engine..."),
         ("SELECT k FROM a UNION SELECT k FROM c", "engine..."),
         ("SELECT k FROM a WHERE k = 4 UNION SELECT k FROM c WHERE k = 7", "1"),
@@ -359,6 +368,11 @@ fn shards_are_asked_for_what_is_put_together() {
         "SELECT variance( x ) FILTER (WHERE k > 1) , pg_catalog.count( x ) FILTER (WHERE k > 1) AS \"_ashlar_1\", \
          pg_catalog.sum(( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_2\", \
          pg_catalog.sum(( x )::pg_catalog.numeric * ( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_3\" FROM a"
+    );
+    assert_eq!(
+        first("SELECT x, grouping(x) AS level, sum(k) FROM h GROUP BY ROLLUP (h.t, x) HAVING Grouping (x) < grouping(t, x) LIMIT 3"),
+        "SELECT x, grouping(x) AS level, sum(k) , \"h\".\"t\" AS \"_ashlar_1\", grouping(\"h\".\"t\", \"x\") AS \"_ashlar_2\", \
+         grouping(t, x) AS \"_ashlar_3\" FROM \"h_0\" AS \"h\" GROUP BY ROLLUP (h.t, x) HAVING true LIMIT ALL"
     );
     // Outputs keep the names that PostgreSQL gives them.
     for (output, name) in [

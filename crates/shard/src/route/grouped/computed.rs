@@ -73,6 +73,7 @@ impl Asked<'_> {
                 Some(Class::Aggregate) => self.call(call).map(Expression::Column),
                 _ => self.function(call),
             },
+            NodeEnum::GroupingFunc(call) => self.grouping(call).map(Expression::Column),
             NodeEnum::AExpr(expr) => self.operation(expr),
             NodeEnum::TypeCast(cast) => self.cast(cast),
             NodeEnum::CoalesceExpr(of) => self.all_of(&of.args).map(Expression::Coalesce),

@@ -99,7 +99,7 @@ impl Asked<'_> {
         }
         let is_column = match node {
             NodeEnum::FuncCall(call) => functions::class(call) == Some(Class::Aggregate),
-            _ => matches!(node, NodeEnum::ColumnRef(_)),
+            _ => matches!(node, NodeEnum::ColumnRef(_) | NodeEnum::GroupingFunc(_)),
         };
         match is_column {
             true => self.column(node).map(Operand::Column),
@@ -136,6 +136,7 @@ impl Asked<'_> {
     fn column(&mut self, node: &NodeEnum) -> Attempt<usize> {
         match node {
             NodeEnum::FuncCall(call) => self.call(call),
+            NodeEnum::GroupingFunc(call) => self.grouping(call),
             _ => self.named(node).map_or_else(other_condition, Ok),
         }
     }
