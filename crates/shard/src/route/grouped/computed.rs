@@ -20,7 +20,7 @@ use crate::route::nodes;
 use crate::route::several::{Attempt, no};
 
 /// What stands before and behind an expression that shards are not to compute.
-pub(super) const BEFORE: &str = "CASE WHEN false THEN (";
+const BEFORE: &str = "CASE WHEN false THEN (";
 pub(super) const BEHIND: &str = ") END";
 
 impl Asked<'_> {

@@ -132,7 +132,9 @@ impl<'n> Names<'n> {
     /// The set of a column, or of several in parentheses.
     fn one(&mut self, node: &'n Node) -> Option<BTreeSet<usize>> {
         match node.node.as_ref()? {
-            NodeEnum::RowExpr(row) if CoercionForm::try_from(row.row_format) == Ok(CoercionForm::CoerceImplicitCast) => {
+            NodeEnum::RowExpr(row)
+                if CoercionForm::try_from(row.row_format) == Ok(CoercionForm::CoerceImplicitCast) =>
+            {
                 row.args.iter().map(|node| self.column(node.node.as_ref()?)).collect()
             }
             node => Some(BTreeSet::from([self.column(node)?])),
