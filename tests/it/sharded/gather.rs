@@ -191,6 +191,20 @@ fn rows_put_together_are_those_of_one_server() {
                     wanted.iter().map(|row| (i16::try_from(number(&row[0])).unwrap(), number(&row[1]))).collect();
                 assert_eq!(found, wanted, "{sql}");
             }
+            let sql = "SELECT s, $1 - sum(n) FROM t GROUP BY s ORDER BY sum(n) % $2, s";
+            let statement = client.prepare(sql).await.unwrap();
+            for (from, parts) in [(0i64, 7i64), (1000, -3)] {
+                let found = client.query(&statement, &[&from, &parts]).await.unwrap();
+                let found: Vec<(i16, i64)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let sql = sql.replace("$1", &from.to_string()).replace("$2", &parts.to_string());
+                let number = |cell: &Option<String>| cell.as_ref().unwrap().parse::<i64>().unwrap();
+                let wanted = rows(&mut alone, &sql);
+                let wanted: Vec<(i16, i64)> =
+                    wanted.iter().map(|row| (i16::try_from(number(&row[0])).unwrap(), number(&row[1]))).collect();
+                assert_eq!(found, wanted, "{sql}");
+            }
+            let zero = client.query(&statement, &[&1i64, &0i64]).await.unwrap_err();
+            assert_eq!(zero.code().map(|code| code.code()), Some("22012"));
             let sums = client.query_one("SELECT count(*), sum(n), min(day), max(f) FROM t", &[]).await.unwrap();
             let wanted = rows(&mut alone, "SELECT count(*), sum(n), max(f) FROM t").remove(0);
             assert_eq!(sums.get::<_, i64>(0).to_string(), wanted[0].clone().unwrap());

@@ -134,7 +134,7 @@ struct Asked<'a> {
     expressions: Vec<(Vec<String>, usize)>,
     /// Names of what an aggregate has DISTINCT of, by which shards group besides.
     values: Vec<(String, usize)>,
-    /// Whether constants of HAVING are among the columns.
+    /// Whether constants, or parameters, are among the columns.
     has_constants: bool,
     /// Whether groups are made in several ways.
     has_sets: bool,
@@ -487,7 +487,7 @@ impl<'a> Asked<'a> {
         }
         let has_others = self.has_constants || alike.next().is_some();
         if !self.values.is_empty() && select.group_clause.is_empty() && has_others {
-            return no("there may be no row that has its outputs, or what HAVING compares");
+            return no("there may be no row that has its outputs, or what aggregates are compared with");
         }
         Ok(())
     }

@@ -197,7 +197,10 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT count(*) + 1 FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x) * 2, round(avg(x), 1), -sum(k) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT sum(x)::text FROM a", "engine..."),
-        ("SELECT sum(x) * $1 FROM a", "engine..."),
+        ("SELECT sum(x) * $1 FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT sum(x) * $1 FROM a WHERE x > $1", "engine..."),
+        ("SELECT round(avg(x), $1) FROM a", "engine..."),
+        ("SELECT count(DISTINCT x) * $1 FROM a", "engine..."),
         ("SELECT x::numeric(9, 2) + 1, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
         ("SELECT least(x::numeric(9, 2), count(*)::numeric(9, 2)) FROM a GROUP BY x", "engine..."),
         ("SELECT sum(x) / (SELECT 2) FROM a", "engine..."),
@@ -373,6 +376,11 @@ fn shards_are_asked_for_what_is_put_together() {
         first("SELECT x, grouping(x) AS level, sum(k) FROM h GROUP BY ROLLUP (h.t, x) HAVING Grouping (x) < grouping(t, x) LIMIT 3"),
         "SELECT x, grouping(x) AS level, sum(k) , \"h\".\"t\" AS \"_ashlar_1\", grouping(\"h\".\"t\", \"x\") AS \"_ashlar_2\", \
          grouping(t, x) AS \"_ashlar_3\" FROM \"h_0\" AS \"h\" GROUP BY ROLLUP (h.t, x) HAVING true LIMIT ALL"
+    );
+    assert_eq!(
+        first("SELECT $1 / sum(x) AS share FROM a"),
+        "SELECT CASE WHEN false THEN ($1 / sum(x)) END AS share , CASE WHEN true THEN $1 ELSE sum(x) END AS \"_ashlar_1\", \
+         sum(x) AS \"_ashlar_2\" FROM a"
     );
     // Outputs keep the names that PostgreSQL gives them.
     for (output, name) in [

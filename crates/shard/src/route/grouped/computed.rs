@@ -115,11 +115,21 @@ impl Asked<'_> {
             (AExprKind::AexprOp, Some("%")) => Some(Operator::Modulo),
             _ => return unknown(),
         };
-        let operands = Box::new([self.expression(left)?, self.expression(right)?]);
+        let operands = Box::new([self.beside(left, right)?, self.beside(right, left)?]);
         Ok(match operator {
             Some(operator) => Expression::Binary(operator, operands),
             None => Expression::NullIf(operands),
         })
+    }
+
+    /// An operand beside another one, which a parameter has its type of.
+    fn beside(&mut self, node: &NodeEnum, other: &NodeEnum) -> Attempt<Expression> {
+        match node {
+            NodeEnum::ParamRef(parameter) => {
+                self.typed(&format!("${}", parameter.number), other).map(Expression::Column)
+            }
+            _ => self.expression(node),
+        }
     }
 
     fn function(&mut self, call: &FuncCall) -> Attempt<Expression> {
