@@ -67,6 +67,12 @@ const STATEMENTS: &[&str] = &[
     "SELECT n, count(DISTINCT s) * 2 FROM t GROUP BY n ORDER BY sum(k) - count(*), -n LIMIT 4 OFFSET 1",
     "SELECT n, CASE WHEN count(b) = 0 THEN 0 ELSE sum(k) / count(b) END, greatest(sum(n), 3), trunc(sum(d), 1), abs(sum(n)) FROM t GROUP BY n",
     "SELECT n FROM t GROUP BY n HAVING sum(k) / count(*) > 40 AND round(avg(d)) BETWEEN -3 AND 4 OR n * 2 IN (count(*), 6) ORDER BY n",
+    "SELECT n, stddev(k), variance(d), stddev_pop(s), var_pop(n), stddev_samp(k * d) FILTER (WHERE b) FROM t GROUP BY n",
+    "SELECT variance(n), stddev(d), var_samp(k), round(stddev_pop(k), 3), stddev(n) FILTER (WHERE n > 1000) FROM t HAVING stddev(k) > 1",
+    "SELECT s, n, count(*), sum(k), avg(n), grouping(s, n) FROM t GROUP BY ROLLUP (s, n)",
+    "SELECT s, b, max(v), grouping(b) + 1 AS level FROM t GROUP BY CUBE (s, b) ORDER BY grouping(s), 4, s, b LIMIT 9 OFFSET 2",
+    "SELECT n, s, sum(k) / count(*) FROM t WHERE n > 1000 GROUP BY GROUPING SETS ((n, s), (s), ())",
+    "SELECT d, day, count(DISTINCT k) FROM t GROUP BY day, GROUPING SETS ((d, b), ()) HAVING count(*) > 1 AND grouping(b) = 0 ORDER BY day, d, b",
     "SELECT DISTINCT n FROM t",
     "SELECT DISTINCT d, s FROM t ORDER BY d DESC NULLS LAST, s LIMIT 7 OFFSET 2",
     "SELECT DISTINCT v FROM t ORDER BY v DESC NULLS LAST LIMIT 3",
@@ -78,6 +84,7 @@ const STATEMENTS: &[&str] = &[
 const BY_ENGINE: &[&str] = &[
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
+    "SELECT n, stddev(f) IS NULL FROM t GROUP BY n ORDER BY n",
     "SELECT n, avg(DISTINCT k + 1) FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(n)::text FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(f) / count(*) FROM t GROUP BY n ORDER BY n",
@@ -126,6 +133,17 @@ fn rows_put_together_are_those_of_one_server() {
         }
         for sql in BY_ENGINE {
             assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "on {shards} shards: {sql}");
+        }
+        // The first is said by a shard that reads the constant, the others by who computes with complete groups.
+        for (sql, code) in [
+            ("SELECT s FROM t GROUP BY s HAVING sum(n) > 'many'", "22P02"),
+            ("SELECT s, sum(k) / (count(*) - 18) FROM t GROUP BY s", "22012"),
+            ("SELECT s FROM t GROUP BY s HAVING sum(k)::smallint * 100::smallint > 0", "22003"),
+        ] {
+            for client in [&mut client, &mut alone] {
+                let error = refused(client, sql);
+                assert!(error.starts_with(code), "on {shards} shards: {sql}: {error}");
+            }
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -184,6 +202,20 @@ fn rows_put_together_are_those_of_one_server() {
                     wanted.iter().map(|row| (i16::try_from(number(&row[0])).unwrap(), number(&row[1]))).collect();
                 assert_eq!(found, wanted, "{sql}");
             }
+            let sql = "SELECT s, $1 - sum(n) FROM t GROUP BY s ORDER BY sum(n) % $2, s";
+            let statement = client.prepare(sql).await.unwrap();
+            for (from, parts) in [(0i64, 7i64), (1000, -3)] {
+                let found = client.query(&statement, &[&from, &parts]).await.unwrap();
+                let found: Vec<(i16, i64)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let sql = sql.replace("$1", &from.to_string()).replace("$2", &parts.to_string());
+                let number = |cell: &Option<String>| cell.as_ref().unwrap().parse::<i64>().unwrap();
+                let wanted = rows(&mut alone, &sql);
+                let wanted: Vec<(i16, i64)> =
+                    wanted.iter().map(|row| (i16::try_from(number(&row[0])).unwrap(), number(&row[1]))).collect();
+                assert_eq!(found, wanted, "{sql}");
+            }
+            let zero = client.query(&statement, &[&1i64, &0i64]).await.unwrap_err();
+            assert_eq!(zero.code().map(|code| code.code()), Some("22012"));
             let sums = client.query_one("SELECT count(*), sum(n), min(day), max(f) FROM t", &[]).await.unwrap();
             let wanted = rows(&mut alone, "SELECT count(*), sum(n), max(f) FROM t").remove(0);
             assert_eq!(sums.get::<_, i64>(0).to_string(), wanted[0].clone().unwrap());

@@ -142,6 +142,28 @@ impl Decimal {
         Ok(Self { unscaled: if is_negative { -quotient } else { quotient }, scale })
     }
 
+    /// The square root of a number that is not negative, with as many digits behind the point; rounded, a half up.
+    pub(super) fn root(self) -> Result<Self> {
+        // One more digit than is shown: the whole root of the number without its point, and two zeros more than it has digits behind that.
+        let mut digits = format!("{}{:0>width$}", self.unscaled, 0, width = self.scale as usize + 2);
+        if digits.len() % 2 == 1 {
+            digits.insert(0, '0');
+        }
+        let (mut root, mut rest) = (0_i128, 0_i128);
+        for pair in digits.as_bytes().chunks(2) {
+            let pair = pair.iter().fold(0, |sum, byte| sum * 10 + i128::from(byte - b'0'));
+            rest = rest.checked_mul(100).ok_or_else(too_long)? + pair;
+            // Tenfold, there is room for the parts of all digits.
+            let twice = root.checked_mul(200).ok_or_else(too_long)? / 10;
+            // The greatest digit whose part there still is.
+            let part = |digit: i128| (twice + digit) * digit;
+            let digit = (1..10).take_while(|digit| part(*digit) <= rest).last().unwrap_or(0);
+            rest -= part(digit);
+            root = root * 10 + digit;
+        }
+        Ok(Self { unscaled: (root + 5) / 10, ..self })
+    }
+
     /// What is left of it by a division whose quotient is whole; it has the dividend's sign.
     pub(super) fn modulo(self, other: Self) -> Result<Self> {
         let (a, b, scale) = self.aligned(other)?;

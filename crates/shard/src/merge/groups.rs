@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use ashlar_base::{Error, Result};
 
 use super::value::{self, Total};
-use super::{Aggregate, Field, broken, cells};
+use super::{Aggregate, Deviation, Field, broken, cells};
 
 /// See the module.
 #[derive(Debug)]
@@ -129,16 +129,25 @@ impl Groups {
             self.rows.push(row);
         }
         let count = self.columns.len();
-        let averages = self.columns.iter().enumerate().filter_map(|(at, (aggregate, _))| match aggregate {
-            Aggregate::Average { sum, count } => Some((at, *sum, *count)),
-            _ => None,
-        });
-        let averages: Vec<(usize, usize, usize)> = averages.collect();
+        let is_derived =
+            |aggregate: &Aggregate| matches!(aggregate, Aggregate::Average { .. } | Aggregate::Deviation(_));
+        let columns = self.columns.iter().map(|(aggregate, _)| *aggregate).enumerate();
+        let derived: Vec<(usize, Aggregate)> = columns.filter(|(_, aggregate)| is_derived(aggregate)).collect();
         Ok(std::mem::take(&mut self.rows).into_iter().map(move |mut totals| {
-            for (at, sum, number) in &averages {
-                let of = totals.get_disjoint_mut([*at, *sum, *number]);
-                let [of, sum, number] = of.map_err(|_| broken())?;
-                of.average(sum, number)?;
+            for (at, aggregate) in &derived {
+                match *aggregate {
+                    Aggregate::Average { sum, count } => {
+                        let of = totals.get_disjoint_mut([*at, sum, count]).map_err(|_| broken())?;
+                        let [of, sum, count] = of;
+                        of.average(sum, count)?;
+                    }
+                    Aggregate::Deviation(Deviation { count, sum, squares, is_sample, is_root }) => {
+                        let of = totals.get_disjoint_mut([*at, count, sum, squares]).map_err(|_| broken())?;
+                        let [of, count, sum, squares] = of;
+                        of.deviation([&*count, &*sum, &*squares], is_sample, is_root)?;
+                    }
+                    _ => {}
+                }
             }
             let mut row = (count as u16).to_be_bytes().to_vec();
             totals.iter().for_each(|total| total.write(&mut row));

@@ -145,7 +145,7 @@ impl Operand {
         }
     }
 
-    fn decimal(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Decimal>> {
+    fn exact(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Decimal>> {
         match self {
             Self::Column(column) => {
                 let field = field(fields, *column)?;
@@ -212,7 +212,7 @@ impl Manner {
     /// `None`: one of them is NULL.
     fn order(self, a: &Operand, b: &Operand, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Ordering>> {
         Ok(match self {
-            Self::Exact => a.decimal(fields, cells)?.zip(b.decimal(fields, cells)?).map(|(a, b)| a.compare(b)),
+            Self::Exact => a.exact(fields, cells)?.zip(b.exact(fields, cells)?).map(|(a, b)| a.compare(b)),
             Self::Float => a.float(fields, cells)?.zip(b.float(fields, cells)?).map(|(a, b)| value::floats(a, b)),
             Self::OneType(_) => {
                 let (a, b) = (a.comparable(fields, cells)?, b.comparable(fields, cells)?);

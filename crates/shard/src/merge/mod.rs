@@ -95,6 +95,23 @@ pub enum Aggregate {
         /// The number of them.
         count: usize,
     },
+    /// How far values are from their average.
+    Deviation(Deviation),
+}
+
+/// A variance or a standard deviation, and the columns that it comes from, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deviation {
+    /// The number of values.
+    pub count: usize,
+    /// Their sum.
+    pub sum: usize,
+    /// The sum of their squares.
+    pub squares: usize,
+    /// Whether they are a sample of more.
+    pub is_sample: bool,
+    /// Whether it is the standard deviation.
+    pub is_root: bool,
 }
 
 /// A merge with the numbers of one execution.

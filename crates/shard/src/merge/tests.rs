@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::decimal::Decimal;
-use super::{Aggregate, Comparison, Condition, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey};
+use super::{
+    Aggregate, Comparison, Condition, Deviation, Field, Gathering, Having, Merger, Operand, Place, RowMerge, SortKey,
+};
 
 mod computed;
 
@@ -435,6 +437,49 @@ fn averages_are_postgresqls() {
         let mut merger = Merger::new(&gathering, &[NUMERIC, INT8, INT8], 2, true).unwrap();
         let row = |part: &Option<&str>| vec![body(&[*part, *part, Some(if part.is_some() { "1" } else { "0" })])];
         assert_eq!(run(&mut merger, &parts.each_ref().map(row)), [vec![average.map(str::to_owned)]]);
+    }
+}
+
+#[test]
+fn deviations_are_postgresqls() {
+    for (number, root) in [
+        ("2.0000000000000000", "1.4142135623730950"),
+        ("0.50000000000000000000", "0.70710678118654752440"),
+        ("1.2500000000000000", "1.1180339887498948"),
+        ("100", "10"),
+        ("0.0001", "0.0100"),
+        ("6", "2"),
+        ("7", "3"),
+        ("0", "0"),
+        ("0.00", "0.00"),
+    ] {
+        assert_eq!(Decimal::parse(number).unwrap().root().unwrap().text(), root, "{number}");
+    }
+    // Of two shards: the numbers, sums and sums of squares of their values, and what PostgreSQL says of all of them.
+    let cases = [
+        ([("2", "3", "5"), ("2", "7", "25")], ["1.6666666666666667", "1.2909944487358056", "1.2500000000000000", "1.1180339887498948"]),
+        ([("1", "1", "1"), ("1", "2", "4")], ["0.50000000000000000000", "0.70710678118654752440", "0.25000000000000000000", "0.50000000000000000000"]),
+        ([("1", "7.50", "56.2500"), ("0", "", "")], ["NULL", "NULL", "0", "0"]),
+        ([("2", "3.0", "4.50"), ("1", "1.5", "2.25")], ["0", "0", "0", "0"]),
+        ([("0", "", ""), ("0", "", "")], ["NULL"; 4]),
+    ];
+    for (parts, expected) in cases {
+        let of = |(is_sample, is_root)| {
+            Aggregate::Deviation(Deviation { count: 4, sum: 5, squares: 6, is_sample, is_root })
+        };
+        let shown = [(true, false), (true, true), (false, false), (false, true)].map(of);
+        let aggregates = shown.into_iter().chain([Aggregate::Count, Aggregate::Sum, Aggregate::Sum]).collect();
+        let merge = RowMerge { hidden: 3, aggregates, ..RowMerge::default() };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        let fields = [NUMERIC, NUMERIC, NUMERIC, NUMERIC, INT8, NUMERIC, NUMERIC];
+        let mut merger = Merger::new(&gathering, &fields, 2, true).unwrap();
+        let row = |(count, sum, squares): (&'static str, &'static str, &'static str)| {
+            let some = |text: &'static str| Some(text).filter(|text| !text.is_empty());
+            vec![body(&[Some("1"), Some("1"), Some("1"), Some("1"), Some(count), some(sum), some(squares)])]
+        };
+        let found = run(&mut merger, &parts.map(row)).remove(0);
+        let found: Vec<&str> = found.iter().map(|cell| cell.as_deref().unwrap_or("NULL")).collect();
+        assert_eq!(found, expected, "{parts:?}");
     }
 }
 

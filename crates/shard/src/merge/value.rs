@@ -265,8 +265,8 @@ impl Total {
                 return Err(Error::unsupported("bits of this type cannot be put together from several shards"));
             }
             // Of floating-point numbers it depends on the order in which they are added.
-            Aggregate::Average { .. } if field.oid == NUMERIC => {}
-            Aggregate::Average { .. } => {
+            Aggregate::Average { .. } | Aggregate::Deviation(_) if field.oid == NUMERIC => {}
+            Aggregate::Average { .. } | Aggregate::Deviation(_) => {
                 return Err(Error::unsupported("averages of this type cannot be put together from several shards"));
             }
             Aggregate::Count | Aggregate::Sum | Aggregate::CountOf(_) | Aggregate::SumOf(_) => {
@@ -285,7 +285,9 @@ impl Total {
         // A shard without rows has no sum.
         let Some(bytes) = cell else { return Ok(()) };
         let next = match self.aggregate {
-            Aggregate::Average { .. } | Aggregate::Value | Aggregate::Computed => return Ok(()),
+            Aggregate::Average { .. } | Aggregate::Deviation(_) | Aggregate::Value | Aggregate::Computed => {
+                return Ok(());
+            }
             Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
             Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
             Aggregate::Min | Aggregate::Max => {
@@ -351,6 +353,37 @@ impl Total {
         };
         let Some(Sum::Integer(count)) = &count.so_far else { return Err(broken()) };
         self.so_far = Some(Sum::Decimal(sum.divided_by(Decimal::from(*count))?));
+        Ok(())
+    }
+
+    /// The variance of values whose number, sum and sum of squares these are, or its root. Source: `numeric_stddev_internal` in PostgreSQL's
+    /// numeric.c.
+    ///
+    /// # Errors
+    /// 0A000 where it has more digits than are known here.
+    pub(super) fn deviation(&mut self, of: [&Self; 3], is_sample: bool, is_root: bool) -> Result<()> {
+        let [count, sum, squares] = of;
+        let (sum, squares) = match (&sum.so_far, &squares.so_far) {
+            (Some(Sum::Decimal(sum)), Some(Sum::Decimal(squares))) => (*sum, *squares),
+            // Of no value there is none.
+            (None, None) => return Ok(()),
+            _ => return Err(broken()),
+        };
+        let Some(Sum::Integer(number)) = &count.so_far else { return Err(broken()) };
+        let others = number - i64::from(is_sample);
+        if others <= 0 {
+            return Ok(());
+        }
+        let number = Decimal::from(*number);
+        let above = number.times(squares)?.minus(sum.times(sum)?)?;
+        let mut deviation = Decimal::from(0_i64);
+        if above.compare(deviation).is_gt() {
+            deviation = above.divided_by(number.times(Decimal::from(others))?)?;
+            if is_root {
+                deviation = deviation.root()?;
+            }
+        }
+        self.so_far = Some(Sum::Decimal(deviation));
         Ok(())
     }
 

@@ -16,16 +16,34 @@ use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 use super::query::is_star;
 use super::several::{self, Added, Attempt, Clauses, Gathered, no};
 use super::{functions, nodes};
-use crate::merge::{Aggregate, Computed, Having, Place, RowMerge, SortKey};
+use crate::merge::{Aggregate, Computed, Deviation, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
 use crate::rewrite::scan::{self, Token, Tokens};
 
 mod computed;
 mod condition;
+mod sets;
 
 /// Aggregates whose partial results are put together.
-const AGGREGATES: &[&str] =
-    &["avg", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "count", "every", "max", "min", "sum"];
+const AGGREGATES: &[&str] = &[
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "count",
+    "every",
+    "max",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
 
 /// What is known of a query whose groups are put together.
 #[derive(Debug)]
@@ -116,8 +134,10 @@ struct Asked<'a> {
     expressions: Vec<(Vec<String>, usize)>,
     /// Names of what an aggregate has DISTINCT of, by which shards group besides.
     values: Vec<(String, usize)>,
-    /// Whether constants of HAVING are among the columns.
+    /// Whether constants, or parameters, are among the columns.
     has_constants: bool,
+    /// Whether groups are made in several ways.
+    has_sets: bool,
     /// What is computed of complete groups, and what keeps the shards from computing it where it stands.
     computed: Vec<Computed>,
     asides: Vec<(Range<usize>, String)>,
@@ -149,6 +169,7 @@ impl<'a> Asked<'a> {
             expressions: Vec::new(),
             values: Vec::new(),
             has_constants: false,
+            has_sets: false,
             computed: Vec::new(),
             asides: Vec::new(),
         };
@@ -186,6 +207,10 @@ impl<'a> Asked<'a> {
             false => (Aggregate::Sum, Aggregate::Count),
         };
         Ok(Some(match name {
+            "stddev" | "stddev_samp" => self.deviation(call, true, true)?,
+            "stddev_pop" => self.deviation(call, false, true)?,
+            "variance" | "var_samp" => self.deviation(call, true, false)?,
+            "var_pop" => self.deviation(call, false, false)?,
             "avg" => {
                 let Some((_, arguments)) = place_of(call, self.about) else {
                     return no("what is averaged cannot be found in the text");
@@ -209,6 +234,24 @@ impl<'a> Asked<'a> {
         }))
     }
 
+    /// A variance or a standard deviation: of exact numbers it comes from their number, their sum and that of their squares.
+    fn deviation(&mut self, call: &FuncCall, is_sample: bool, is_root: bool) -> Attempt<Aggregate> {
+        let [argument] = &call.args[..] else { return no("a deviation is one of several values") };
+        if call.agg_distinct || !argument.node.as_ref().is_some_and(is_repeatable) {
+            return no("a deviation needs its values at once");
+        }
+        let text = self.about.text;
+        let place = place_of(call, self.about);
+        let found = place.and_then(|(_, all)| Some((scan::lists(text, all.start).into_iter().next()?, all)));
+        let Some((value, all)) = found else { return no("the values of a deviation cannot be found in the text") };
+        let (value, filter) = (&text[value.clone()], &text[value.end..all.end]);
+        let number = format!("{value}::pg_catalog.numeric");
+        let count = self.push(&format!("pg_catalog.count{value}{filter}"), Aggregate::Count);
+        let sum = self.push(&format!("pg_catalog.sum({number}){filter}"), Aggregate::Sum);
+        let squares = self.push(&format!("pg_catalog.sum({number} * {number}){filter}"), Aggregate::Sum);
+        Ok(Aggregate::Deviation(Deviation { count, sum, squares, is_sample, is_root }))
+    }
+
     /// The column of what an aggregate has DISTINCT of: shards group by it besides, and say what each of its values adds.
     fn value_of(&mut self, call: &FuncCall) -> Attempt<usize> {
         let argument = match &call.args[..] {
@@ -227,42 +270,48 @@ impl<'a> Asked<'a> {
         Ok(column)
     }
 
-    /// By expression of GROUP BY: its columns.
+    /// By expression of GROUP BY: its columns; none where that makes groups in several ways.
     fn groups(&mut self, select: &'a SelectStmt, places: &Places) -> Attempt<Vec<Vec<usize>>> {
+        if sets::has_sets(select) {
+            self.sets(select)?;
+            return Ok(Vec::new());
+        }
         let mut groups = Vec::with_capacity(select.group_clause.len());
         for (node, place) in select.group_clause.iter().zip(&places.groups) {
             let Some(node) = &node.node else { return no("groups are those of an unknown kind") };
             let columns = self.group(node, place)?;
-            for column in &columns {
-                match self.becomes.get_mut(*column) {
-                    Some(output @ (None | Some(Aggregate::Group))) => *output = Some(Aggregate::Group),
-                    Some(Some(_)) => return no("groups are those of an aggregate"),
-                    // It is not shown.
-                    None => {}
-                }
-            }
+            self.tell_apart(&columns)?;
             groups.push(columns);
         }
         Ok(groups)
     }
 
-    fn group(&mut self, node: &'a NodeEnum, place: &Range<usize>) -> Attempt<Vec<usize>> {
-        match node {
-            NodeEnum::GroupingSet(_) => return no("groups are made in several ways"),
-            NodeEnum::AConst(constant) => {
-                let at = match &constant.val {
-                    Some(a_const::Val::Ival(number)) => usize::try_from(number.ival - 1).ok(),
-                    _ => None,
-                };
-                let Some((at, shown)) = at.and_then(|at| Some((at, self.shown.get(at)?))) else {
-                    return no("groups are those of a constant");
-                };
-                if let Some(fields) = nodes::column_name(shown.value) {
-                    self.names.push((fields, at));
-                }
-                return Ok(vec![at]);
+    /// Has columns tell groups apart.
+    fn tell_apart(&mut self, columns: &[usize]) -> Attempt<()> {
+        for column in columns {
+            match self.becomes.get_mut(*column) {
+                Some(output @ (None | Some(Aggregate::Group))) => *output = Some(Aggregate::Group),
+                Some(Some(_)) => return no("groups are those of an aggregate"),
+                // It is not shown.
+                None => {}
             }
-            _ => {}
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, node: &'a NodeEnum, place: &Range<usize>) -> Attempt<Vec<usize>> {
+        if let NodeEnum::AConst(constant) = node {
+            let at = match &constant.val {
+                Some(a_const::Val::Ival(number)) => usize::try_from(number.ival - 1).ok(),
+                _ => None,
+            };
+            let Some((at, shown)) = at.and_then(|at| Some((at, self.shown.get(at)?))) else {
+                return no("groups are those of a constant");
+            };
+            if let Some(fields) = nodes::column_name(shown.value) {
+                self.names.push((fields, at));
+            }
+            return Ok(vec![at]);
         }
         let text = self.about.text;
         match nodes::column_name(node) {
@@ -334,7 +383,7 @@ impl<'a> Asked<'a> {
             let is_known = match node {
                 NodeEnum::ColumnRef(_) => self.named(node).is_some(),
                 NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
-                NodeEnum::SubLink(_) | NodeEnum::GroupingFunc(_) => false,
+                NodeEnum::SubLink(_) => false,
                 _ => true,
             };
             let Some(children) = nodes::children(node).filter(|_| is_known) else { return false };
@@ -412,6 +461,7 @@ impl<'a> Asked<'a> {
         }
         match expression {
             NodeEnum::FuncCall(call) if functions::class(call) == Some(functions::Class::Aggregate) => self.call(call),
+            NodeEnum::GroupingFunc(call) => self.grouping(call),
             NodeEnum::CollateClause(_) | NodeEnum::ColumnRef(_) => {
                 no("groups are sorted by something that is no output")
             }
@@ -426,13 +476,18 @@ impl<'a> Asked<'a> {
     /// Whether what is asked for is certain to be all that is needed.
     fn check(&self, select: &SelectStmt) -> Attempt<()> {
         let mut alike = self.shown.iter().zip(&self.becomes).filter(|(_, made)| **made == Some(Aggregate::Alike));
-        let is_constant = |(shown, _): (&Shown<'_>, &Option<Aggregate>)| matches!(shown.value, NodeEnum::AConst(_));
+        let is_constant = |(shown, _): (&Shown<'_>, &Option<Aggregate>)| {
+            matches!(shown.value, NodeEnum::AConst(_) | NodeEnum::GroupingFunc(_))
+        };
+        if self.has_sets && !self.values.is_empty() {
+            return no("different values are needed of groups that are made in several ways");
+        }
         if select.having_clause.is_some() && !alike.clone().all(is_constant) {
             return no("an output might fail for a group that HAVING leaves out");
         }
         let has_others = self.has_constants || alike.next().is_some();
         if !self.values.is_empty() && select.group_clause.is_empty() && has_others {
-            return no("there may be no row that has its outputs, or what HAVING compares");
+            return no("there may be no row that has its outputs, or what aggregates are compared with");
         }
         Ok(())
     }
@@ -453,6 +508,21 @@ impl<'a> Asked<'a> {
         }
         splices
     }
+}
+
+/// Whether an expression has the same value however often it is computed for a row.
+fn is_repeatable(expression: &NodeEnum) -> bool {
+    let mut left = vec![expression];
+    while let Some(node) = left.pop() {
+        let is_known = match node {
+            NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
+            NodeEnum::SubLink(_) => false,
+            _ => true,
+        };
+        let Some(children) = nodes::children(node).filter(|_| is_known) else { return false };
+        left.extend(children.into_iter().filter_map(|child| child.node.as_ref()));
+    }
+    true
 }
 
 /// A column's name as it is written in SQL.
@@ -486,15 +556,20 @@ fn has_query(text: &str) -> bool {
 
 /// Where a call begins, and where its arguments are, with their parentheses and FILTER behind them; `None` where they hold a query.
 fn place_of(call: &FuncCall, about: &About<'_>) -> Option<(usize, Range<usize>)> {
+    place_at(call.location, call.agg_filter.is_some(), about)
+}
+
+/// The same of a call that begins at this place of the tree.
+fn place_at(location: i32, has_filter: bool, about: &About<'_>) -> Option<(usize, Range<usize>)> {
     let text = about.text;
-    let start = nodes::offset(call.location)?.checked_sub(about.offset)?;
+    let start = nodes::offset(location)?.checked_sub(about.offset)?;
     let is_name = |token: &Token| matches!(token, Token::Word | Token::Quoted | Token::Sign(b'.'));
     let (token, place) = Tokens::new(text, start).find(|(token, _)| !is_name(token))?;
     if token != Token::Sign(b'(') {
         return None;
     }
     let mut arguments = scan::lists(text, place.start).into_iter().next()?;
-    if call.agg_filter.is_some() {
+    if has_filter {
         let (token, filter) = Tokens::new(text, arguments.end).next()?;
         if token != Token::Word || !text[filter.clone()].eq_ignore_ascii_case("filter") {
             return None;

@@ -185,7 +185,10 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT avg(x) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT avg(x) FILTER (WHERE k > (SELECT 3)) FROM a", "engine..."),
         ("SELECT avg((SELECT max(y) FROM b WHERE b.k = a.k)) FROM a", "engine..."),
-        ("SELECT stddev(x) FROM a", "engine..."),
+        ("SELECT stddev(x), var_pop(x + 1) FILTER (WHERE k > 3) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT stddev(DISTINCT x) FROM a", "engine..."),
+        ("SELECT variance(random()) FROM a", "engine..."),
+        ("SELECT corr(x, k) FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x), 'x' AS what FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
@@ -194,13 +197,17 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT count(*) + 1 FROM a", "0,1,2 Rows 0+all"),
         ("SELECT count(DISTINCT x) * 2, round(avg(x), 1), -sum(k) FROM a", "0,1,2 Rows 0+all"),
         ("SELECT sum(x)::text FROM a", "engine..."),
-        ("SELECT sum(x) * $1 FROM a", "engine..."),
+        ("SELECT sum(x) * $1 FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT sum(x) * $1 FROM a WHERE x > $1", "engine..."),
+        ("SELECT round(avg(x), $1) FROM a", "engine..."),
+        ("SELECT count(DISTINCT x) * $1 FROM a", "engine..."),
         ("SELECT x::numeric(9, 2) + 1, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
         ("SELECT least(x::numeric(9, 2), count(*)::numeric(9, 2)) FROM a GROUP BY x", "engine..."),
         ("SELECT sum(x) / (SELECT 2) FROM a", "engine..."),
         ("SELECT sum(x) + k FROM a GROUP BY x", "engine..."),
         ("SELECT sum(x) + row_number() OVER () FROM a", "engine..."),
-        ("SELECT round(stddev(x), 2) FROM a", "engine..."),
+        ("SELECT round(stddev(x), 2) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT round(corr(x, k)) FROM a", "engine..."),
         ("SELECT x FROM a GROUP BY x ORDER BY sum(k) / count(t) DESC, -x LIMIT 3", "0,1,2 Rows 0+3"),
         ("SELECT 'x' AS what, count(*) FROM a ORDER BY 2 LIMIT 1", "0,1,2 Rows 0+1"),
         ("SELECT generate_series(1, 2), count(*) FROM a", "engine..."),
@@ -269,10 +276,19 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT x, k, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT DISTINCT x, count(*) FROM a GROUP BY x", "engine..."),
         ("SELECT x, count(*) OVER () FROM a GROUP BY x", "engine..."),
-        ("SELECT x FROM a GROUP BY ROLLUP (x)", "engine..."),
+        ("SELECT x FROM a GROUP BY ROLLUP (x)", "0,1,2 Rows 0+all"),
+        ("SELECT x, t, sum(k) FROM a GROUP BY GROUPING SETS ((x, t), (t), ()) ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
+        ("SELECT x FROM a GROUP BY t, CUBE (x) HAVING grouping(x) = 0 ORDER BY grouping(x), grouping(t) + 1", "0,1,2 Rows 0+all"),
+        ("SELECT x FROM a GROUP BY GROUPING SETS ((x), (x))", "engine..."),
+        ("SELECT x FROM a GROUP BY x, ROLLUP (x)", "engine..."),
+        ("SELECT x FROM a GROUP BY ROLLUP (x, a.x)", "engine..."),
+        ("SELECT x + 1 FROM a GROUP BY ROLLUP (x + 1)", "engine..."),
+        ("SELECT count(*) FROM a GROUP BY GROUPING SETS (())", "engine..."),
+        ("SELECT count(DISTINCT t) FROM a GROUP BY ROLLUP (x)", "engine..."),
+        ("SELECT count(DISTINCT k) FROM a GROUP BY ROLLUP (x)", "0,1,2 Rows 0+all"),
         ("SELECT k, count(*) FROM a GROUP BY k HAVING count(*) > 1", "0,1,2 Concat"),
         ("SELECT k, count(*) FROM a GROUP BY 1", "0,1,2 Concat"),
-        ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "engine..."),
+        ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "0,1,2 Rows 0+all"),
         ("SELECT row_number() OVER () FROM a", "engine..."),
         ("SELECT k FROM a UNION SELECT k FROM c", "engine..."),
         ("SELECT k FROM a WHERE k = 4 UNION SELECT k FROM c WHERE k = 7", "1"),
@@ -353,6 +369,22 @@ fn shards_are_asked_for_what_is_put_together() {
          ELSE CAST(NULL AS pg_catalog.numeric(9, 2)) END s , sum(x) AS \"_ashlar_1\", count(t) AS \"_ashlar_2\", \
          CASE WHEN false THEN (-sum(x)) END AS \"_ashlar_3\" FROM a \
          ORDER BY CASE WHEN false THEN (sum(x) / nullif(count(t),0)) END DESC, CASE WHEN false THEN (-sum(x)) END"
+    );
+    assert_eq!(
+        first("SELECT variance( x ) FILTER (WHERE k > 1) FROM a"),
+        "SELECT variance( x ) FILTER (WHERE k > 1) , pg_catalog.count( x ) FILTER (WHERE k > 1) AS \"_ashlar_1\", \
+         pg_catalog.sum(( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_2\", \
+         pg_catalog.sum(( x )::pg_catalog.numeric * ( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_3\" FROM a"
+    );
+    assert_eq!(
+        first("SELECT x, grouping(x) AS level, sum(k) FROM h GROUP BY ROLLUP (h.t, x) HAVING Grouping (x) < grouping(t, x) LIMIT 3"),
+        "SELECT x, grouping(x) AS level, sum(k) , \"h\".\"t\" AS \"_ashlar_1\", grouping(\"h\".\"t\", \"x\") AS \"_ashlar_2\", \
+         grouping(t, x) AS \"_ashlar_3\" FROM \"h_0\" AS \"h\" GROUP BY ROLLUP (h.t, x) HAVING true LIMIT ALL"
+    );
+    assert_eq!(
+        first("SELECT $1 / sum(x) AS share FROM a"),
+        "SELECT CASE WHEN false THEN ($1 / sum(x)) END AS share , CASE WHEN true THEN $1 ELSE sum(x) END AS \"_ashlar_1\", \
+         sum(x) AS \"_ashlar_2\" FROM a"
     );
     // Outputs keep the names that PostgreSQL gives them.
     for (output, name) in [

@@ -20,7 +20,7 @@ use crate::route::nodes;
 use crate::route::several::{Attempt, no};
 
 /// What stands before and behind an expression that shards are not to compute.
-pub(super) const BEFORE: &str = "CASE WHEN false THEN (";
+const BEFORE: &str = "CASE WHEN false THEN (";
 pub(super) const BEHIND: &str = ") END";
 
 impl Asked<'_> {
@@ -73,6 +73,7 @@ impl Asked<'_> {
                 Some(Class::Aggregate) => self.call(call).map(Expression::Column),
                 _ => self.function(call),
             },
+            NodeEnum::GroupingFunc(call) => self.grouping(call).map(Expression::Column),
             NodeEnum::AExpr(expr) => self.operation(expr),
             NodeEnum::TypeCast(cast) => self.cast(cast),
             NodeEnum::CoalesceExpr(of) => self.all_of(&of.args).map(Expression::Coalesce),
@@ -114,11 +115,21 @@ impl Asked<'_> {
             (AExprKind::AexprOp, Some("%")) => Some(Operator::Modulo),
             _ => return unknown(),
         };
-        let operands = Box::new([self.expression(left)?, self.expression(right)?]);
+        let operands = Box::new([self.beside(left, right)?, self.beside(right, left)?]);
         Ok(match operator {
             Some(operator) => Expression::Binary(operator, operands),
             None => Expression::NullIf(operands),
         })
+    }
+
+    /// An operand beside another one, which a parameter has its type of.
+    fn beside(&mut self, node: &NodeEnum, other: &NodeEnum) -> Attempt<Expression> {
+        match node {
+            NodeEnum::ParamRef(parameter) => {
+                self.typed(&format!("${}", parameter.number), other).map(Expression::Column)
+            }
+            _ => self.expression(node),
+        }
     }
 
     fn function(&mut self, call: &FuncCall) -> Attempt<Expression> {

@@ -99,7 +99,7 @@ impl Asked<'_> {
         }
         let is_column = match node {
             NodeEnum::FuncCall(call) => functions::class(call) == Some(Class::Aggregate),
-            _ => matches!(node, NodeEnum::ColumnRef(_)),
+            _ => matches!(node, NodeEnum::ColumnRef(_) | NodeEnum::GroupingFunc(_)),
         };
         match is_column {
             true => self.column(node).map(Operand::Column),
@@ -108,7 +108,7 @@ impl Asked<'_> {
     }
 
     /// The column of a constant, of the type that it has beside another operand.
-    fn typed(&mut self, written: &str, other: &NodeEnum) -> Attempt<usize> {
+    pub(super) fn typed(&mut self, written: &str, other: &NodeEnum) -> Attempt<usize> {
         let other = match other {
             NodeEnum::FuncCall(call) => {
                 let Some((start, arguments)) = place_of(call, self.about) else {
@@ -126,7 +126,7 @@ impl Asked<'_> {
         let is_once = |number: u16| given.iter().filter(|(_, other)| *other == number).count() == 1;
         if !scan::parameters(written).iter().all(|(_, number)| is_once(*number)) {
             // Where it stands first it is given its type.
-            return no("a parameter of HAVING stands elsewhere too");
+            return no("a parameter that something is compared or computed with stands elsewhere too");
         }
         self.has_constants = true;
         Ok(self.push(&format!("CASE WHEN true THEN {written} ELSE {other} END"), Aggregate::Alike))
@@ -136,6 +136,7 @@ impl Asked<'_> {
     fn column(&mut self, node: &NodeEnum) -> Attempt<usize> {
         match node {
             NodeEnum::FuncCall(call) => self.call(call),
+            NodeEnum::GroupingFunc(call) => self.grouping(call),
             _ => self.named(node).map_or_else(other_condition, Ok),
         }
     }
