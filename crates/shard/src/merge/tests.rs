@@ -457,16 +457,21 @@ fn deviations_are_postgresqls() {
     }
     // Of two shards: the numbers, sums and sums of squares of their values, and what PostgreSQL says of all of them.
     let cases = [
-        ([("2", "3", "5"), ("2", "7", "25")], ["1.6666666666666667", "1.2909944487358056", "1.2500000000000000", "1.1180339887498948"]),
-        ([("1", "1", "1"), ("1", "2", "4")], ["0.50000000000000000000", "0.70710678118654752440", "0.25000000000000000000", "0.50000000000000000000"]),
+        (
+            [("2", "3", "5"), ("2", "7", "25")],
+            ["1.6666666666666667", "1.2909944487358056", "1.2500000000000000", "1.1180339887498948"],
+        ),
+        (
+            [("1", "1", "1"), ("1", "2", "4")],
+            ["0.50000000000000000000", "0.70710678118654752440", "0.25000000000000000000", "0.50000000000000000000"],
+        ),
         ([("1", "7.50", "56.2500"), ("0", "", "")], ["NULL", "NULL", "0", "0"]),
         ([("2", "3.0", "4.50"), ("1", "1.5", "2.25")], ["0", "0", "0", "0"]),
         ([("0", "", ""), ("0", "", "")], ["NULL"; 4]),
     ];
     for (parts, expected) in cases {
-        let of = |(is_sample, is_root)| {
-            Aggregate::Deviation(Deviation { count: 4, sum: 5, squares: 6, is_sample, is_root })
-        };
+        let of =
+            |(is_sample, is_root)| Aggregate::Deviation(Deviation { count: 4, sum: 5, squares: 6, is_sample, is_root });
         let shown = [(true, false), (true, true), (false, false), (false, true)].map(of);
         let aggregates = shown.into_iter().chain([Aggregate::Count, Aggregate::Sum, Aggregate::Sum]).collect();
         let merge = RowMerge { hidden: 3, aggregates, ..RowMerge::default() };

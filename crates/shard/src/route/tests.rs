@@ -278,7 +278,10 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT x, count(*) OVER () FROM a GROUP BY x", "engine..."),
         ("SELECT x FROM a GROUP BY ROLLUP (x)", "0,1,2 Rows 0+all"),
         ("SELECT x, t, sum(k) FROM a GROUP BY GROUPING SETS ((x, t), (t), ()) ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
-        ("SELECT x FROM a GROUP BY t, CUBE (x) HAVING grouping(x) = 0 ORDER BY grouping(x), grouping(t) + 1", "0,1,2 Rows 0+all"),
+        (
+            "SELECT x FROM a GROUP BY t, CUBE (x) HAVING grouping(x) = 0 ORDER BY grouping(x), grouping(t) + 1",
+            "0,1,2 Rows 0+all",
+        ),
         ("SELECT x FROM a GROUP BY GROUPING SETS ((x), (x))", "engine..."),
         ("SELECT x FROM a GROUP BY x, ROLLUP (x)", "engine..."),
         ("SELECT x FROM a GROUP BY ROLLUP (x, a.x)", "engine..."),
@@ -377,7 +380,9 @@ fn shards_are_asked_for_what_is_put_together() {
          pg_catalog.sum(( x )::pg_catalog.numeric * ( x )::pg_catalog.numeric) FILTER (WHERE k > 1) AS \"_ashlar_3\" FROM a"
     );
     assert_eq!(
-        first("SELECT x, grouping(x) AS level, sum(k) FROM h GROUP BY ROLLUP (h.t, x) HAVING Grouping (x) < grouping(t, x) LIMIT 3"),
+        first(
+            "SELECT x, grouping(x) AS level, sum(k) FROM h GROUP BY ROLLUP (h.t, x) HAVING Grouping (x) < grouping(t, x) LIMIT 3"
+        ),
         "SELECT x, grouping(x) AS level, sum(k) , \"h\".\"t\" AS \"_ashlar_1\", grouping(\"h\".\"t\", \"x\") AS \"_ashlar_2\", \
          grouping(t, x) AS \"_ashlar_3\" FROM \"h_0\" AS \"h\" GROUP BY ROLLUP (h.t, x) HAVING true LIMIT ALL"
     );
