@@ -26,7 +26,7 @@ use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_optimizer::AnalyzerRule;
 
 use super::unions;
-use crate::catalog::numeric;
+use crate::catalog::{digits_in, numeric};
 use crate::decimals::NumericOperation;
 use crate::floats::FloatCheck;
 use crate::integer_sum;
@@ -221,22 +221,12 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     for (at, output) in outputs.iter().enumerate().skip(inputs) {
         let expr = &window.window_expr[at - inputs];
         let is_counted = *window.schema.field(at).data_type() == DataType::UInt64;
-        let by_peers = by_peers(expr, &schema)?;
-        if is_counted || by_peers.is_some() {
-            changed = true;
-            let name = computed_name(computed.len());
-            computed.push(by_peers.unwrap_or_else(|| expr.clone().unalias()).alias(&name));
-            let result = Expr::Column(Column::new_unqualified(name));
-            // PostgreSQL has no unsigned integers.
-            let result = if is_counted {
-                let to = if is_ntile(expr) { DataType::Int32 } else { DataType::Int64 };
-                Expr::Cast(Cast::new(Box::new(result), to))
-            } else {
-                result
-            };
-            shown.push(result.alias_qualified(output.relation.clone(), &output.name));
-            continue;
-        }
+        let framed = match by_peers(expr, &schema)? {
+            Some(framed) => Some(framed),
+            None => by_distance(expr, &schema)?,
+        };
+        let is_same = framed.is_none() && !is_counted;
+        let expr = framed.as_ref().unwrap_or(expr);
         let plan = match expr.clone().unalias() {
             Expr::WindowFunction(function) => match &function.fun {
                 WindowFunctionDefinition::AggregateUDF(func) => {
@@ -248,8 +238,23 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
             _ => None,
         };
         let Some(((parts, finish), function)) = plan else {
-            computed.push(expr.clone());
-            shown.push(Expr::Column(output.clone()));
+            if is_same {
+                computed.push(expr.clone());
+                shown.push(Expr::Column(output.clone()));
+                continue;
+            }
+            changed = true;
+            let name = computed_name(computed.len());
+            computed.push(expr.clone().unalias().alias(&name));
+            let result = Expr::Column(Column::new_unqualified(name));
+            // PostgreSQL has no unsigned integers.
+            let result = if is_counted {
+                let to = if is_ntile(expr) { DataType::Int32 } else { DataType::Int64 };
+                Expr::Cast(Cast::new(Box::new(result), to))
+            } else {
+                result
+            };
+            shown.push(result.alias_qualified(output.relation.clone(), &output.name));
             continue;
         };
         changed = true;
@@ -315,6 +320,36 @@ fn by_peers(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(None);
     }
     function.params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);
+    Ok(Some(Expr::WindowFunction(function)))
+}
+
+/// A window whose frame names a distance between numbers: they are sorted as a type that has all digits of the distance, and of what it and
+/// they add up to.
+fn by_distance(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return Ok(None) };
+    let frame = &function.params.window_frame;
+    let distances = [&frame.start_bound, &frame.end_bound].into_iter().filter_map(|bound| match bound {
+        WindowFrameBound::Preceding(ScalarValue::Utf8(distance))
+        | WindowFrameBound::Following(ScalarValue::Utf8(distance)) => distance.clone(),
+        _ => None,
+    });
+    let distances: Vec<String> = distances.collect();
+    let Some(first) = function.params.order_by.first_mut() else { return Ok(None) };
+    let goes_beyond = |most: i64| distances.iter().filter_map(|text| text.parse::<i64>().ok()).any(|far| far > most);
+    let wide = match first.expr.get_type(schema)? {
+        _ if distances.is_empty() => return Ok(None),
+        DataType::Decimal128(_, scale) => {
+            let scales = distances.iter().map(|distance| match to_arrow_type(digits_in(distance)) {
+                DataType::Decimal128(_, scale) => scale,
+                _ => 0,
+            });
+            DataType::Decimal128(38, scales.fold(scale, i8::max))
+        }
+        DataType::Int16 if goes_beyond(i16::MAX.into()) => DataType::Int64,
+        DataType::Int32 if goes_beyond(i32::MAX.into()) => DataType::Int64,
+        _ => return Ok(None),
+    };
+    first.expr = Expr::Cast(Cast::new(Box::new(first.expr.clone()), wide));
     Ok(Some(Expr::WindowFunction(function)))
 }
 

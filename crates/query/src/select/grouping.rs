@@ -1,29 +1,32 @@
-//! GROUP BY the primary key: the other columns of the table depend on it and may be selected as they are.
+//! GROUP BY the primary key: the other columns of the table depend on it and may be selected as they are. They are added to the GROUP BY, which
+//! changes no group. And HAVING without GROUP BY: all rows are one group, of which the engine makes none where nothing is counted.
 //!
-//! They are added to the GROUP BY, which changes no group.
+//! Called by the planner for each query, when the outputs by whose names it is grouped are found.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ashlar_base::TableSchema;
 use ashlar_functions::walk;
+use datafusion::logical_expr::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
-    Value as AstValue, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, Statement, TableFactor, TableWithJoins, Value as AstValue, Visitor, VisitorMut,
 };
 
+use super::Planner;
 use super::names::folded;
 use super::sources::selects;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
 
-/// Adds dependent columns to each GROUP BY of a query.
-pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
-    struct Groups<'a> {
-        catalog: &'a CatalogState,
+/// Adds dependent columns to each GROUP BY of a query, and an aggregate to each HAVING that has no other.
+pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) {
+    struct Groups<'a, 'b> {
+        planner: &'a Planner<'b>,
         hidden: Vec<Vec<String>>,
     }
-    impl VisitorMut for Groups<'_> {
+    impl VisitorMut for Groups<'_, '_> {
         type Break = ();
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
             let names = query.with.iter().flat_map(|with| with.cte_tables.iter());
@@ -32,7 +35,8 @@ pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
             for select in selects(&mut query.body) {
                 let mut used = Used::default();
                 let _ = walk::visit(&order_by, &mut used);
-                group(self.catalog, &self.hidden, select, used);
+                group(self.planner.catalog, &self.hidden, select, used);
+                count_all(self.planner, select, &order_by);
             }
             ControlFlow::Continue(())
         }
@@ -41,7 +45,39 @@ pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
             ControlFlow::Continue(())
         }
     }
-    let _ = walk::visit_mut(query, &mut Groups { catalog, hidden: Vec::new() });
+    let _ = walk::visit_mut(query, &mut Groups { planner, hidden: Vec::new() });
+}
+
+/// `HAVING c` as `HAVING c AND count(*) >= 0`, where nothing makes one group of all rows but HAVING.
+fn count_all(planner: &Planner<'_>, select: &mut Select, order_by: &Option<OrderBy>) {
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    if is_grouped || select.having.is_none() {
+        return;
+    }
+    let in_list = select.projection.iter().any(|item| has_aggregate(planner, item));
+    if in_list || has_aggregate(planner, &select.having) || has_aggregate(planner, order_by) {
+        return;
+    }
+    let Ok(Statement::Query(template)) = super::parse("SELECT 1 HAVING count(*) >= 0") else { return };
+    let SetExpr::Select(template) = *template.body else { return };
+    let Some(counted) = template.having else { return };
+    select.having = select.having.take().map(|condition| Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(condition))),
+        op: BinaryOperator::And,
+        right: Box::new(counted),
+    });
+}
+
+/// Whether there is an aggregate in a node that is not one of a query inside.
+pub(super) fn has_aggregate(planner: &Planner<'_>, node: &impl walk::Root) -> bool {
+    let is_known = |name: String| planner.get_aggregate_meta(&name).is_some();
+    let found = walk::own_expressions(node, |expr| match expr {
+        Expr::Function(function) if function.over.is_none() && single(&function.name).is_some_and(is_known) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// Names of columns, with the table's where it is said.

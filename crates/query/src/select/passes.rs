@@ -28,7 +28,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     ambiguous::check(planner, query)?;
     stars::write_out(planner, query);
     targets::settle_groups(planner, query)?;
-    grouping::add_dependent(planner.catalog, query);
+    grouping::settle(planner, query);
     labels::tell_apart(planner, query)?;
     targets::settle(planner, query)?;
     name_outputs(query);

@@ -9,19 +9,18 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::names::shown_name;
 use ashlar_functions::walk;
-use datafusion::logical_expr::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins, VisitorMut,
+    Cte, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use super::Planner;
 use super::aliases::PART_OF_SET;
+use super::grouping::has_aggregate;
 use super::names::folded;
 use super::rewrite::flow;
 use super::scopes::bare;
 use super::sources::names_in;
 use super::with_once::{Reads, read};
-use crate::key_plan::single;
 
 pub(super) mod types;
 
@@ -154,7 +153,7 @@ impl Term<'_, '_> {
             self.query(&cte.query, place)?;
         }
         let is_read = self.body(&query.body, place)?;
-        self.is_aggregated |= is_read && self.has_aggregate(&query.order_by);
+        self.is_aggregated |= is_read && has_aggregate(self.planner, &query.order_by);
         Ok(())
     }
 
@@ -189,8 +188,8 @@ impl Term<'_, '_> {
             is_read |= self.table(table, place)?;
         }
         if is_read {
-            let in_list = select.projection.iter().any(|item| self.has_aggregate(item));
-            self.is_aggregated |= in_list || self.has_aggregate(&select.having);
+            let in_list = select.projection.iter().any(|item| has_aggregate(self.planner, item));
+            self.is_aggregated |= in_list || has_aggregate(self.planner, &select.having);
         }
         Ok(is_read)
     }
@@ -225,19 +224,6 @@ impl Term<'_, '_> {
             }
             _ => Ok(false),
         }
-    }
-
-    fn has_aggregate(&self, node: &impl walk::Root) -> bool {
-        let found = walk::own_expressions(node, |expr| match expr {
-            Expr::Function(function)
-                if function.over.is_none()
-                    && single(&function.name).is_some_and(|name| self.planner.get_aggregate_meta(&name).is_some()) =>
-            {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        });
-        found.is_break()
     }
 }
 
