@@ -91,7 +91,7 @@ impl WholeRows<'_> {
                 level.tables.push(Rows { name: known, columns, present });
             }
             TableFactor::Derived { subquery, alias: Some(alias), .. } => {
-                let names: Option<Vec<String>> = outputs(&subquery.body).map(|names| names.iter().map(folded).collect());
+                let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
                 let columns = names.map(|names| renamed(names, Some(alias)));
                 level.tables.push(Rows { name: folded(&alias.name), columns, present: None });
             }
