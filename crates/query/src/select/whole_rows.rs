@@ -23,6 +23,7 @@ use super::lowering::{is_named, strip};
 use super::names::folded;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
+use crate::system_tables;
 
 /// What gives a row as an object; the function that makes it of columns has a mark behind its name.
 const OBJECTS: [&str; 3] = ["row_to_json", "to_json", "to_jsonb"];
@@ -111,7 +112,8 @@ impl WholeRows<'_> {
 
     /// The schema of a user's table that is no file.
     fn schema_of(&self, name: &str) -> Option<Arc<TableSchema>> {
-        if self.with.iter().flatten().any(|with| with == name) {
+        let is_with = self.with.iter().flatten().any(|with| with == name);
+        if is_with || system_tables::is_known("pg_catalog", name) {
             return None;
         }
         match self.catalog.table(name)? {
@@ -208,7 +210,7 @@ impl WholeRows<'_> {
 
 /// The names of columns behind an alias that has others for the first of them.
 fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
-    let known = alias.iter().flat_map(|alias| &alias.columns);
+    let known = alias.into_iter().flat_map(|alias| &alias.columns);
     for (name, column) in names.iter_mut().zip(known) {
         *name = folded(&column.name);
     }
