@@ -169,6 +169,15 @@ fn keys_without_a_name_go_by_that_which_postgresql_gives_them() {
         ("DELETE FROM t WHERE k = 1 AND w = 'b'", ""),
         ("ALTER TABLE t ADD PRIMARY KEY (k, n)", ""),
         ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        (
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD COLUMN m int, ADD PRIMARY KEY (k, n), \
+             ADD CONSTRAINT own UNIQUE (m, k), ADD CHECK (m > n)",
+            "",
+        ),
+        ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        ("UPDATE t SET m = n + 1", ""),
+        ("INSERT INTO t VALUES (1, 2, 'b', 2)", "23514"),
+        ("INSERT INTO t VALUES (1, 0, 'b', 2)", "23505"),
         ("ALTER TABLE t DROP CONSTRAINT t_pkey, DROP CONSTRAINT t_k_n_v_key", ""),
         ("INSERT INTO t VALUES (1, 1, 'a')", ""),
         ("ALTER TABLE t ALTER k DROP NOT NULL", ""),

@@ -1,4 +1,4 @@
-//! Indexes, keys and upkeep of sharded tables: the same on every shard.
+//! Indexes and upkeep of sharded tables: the same on every shard.
 //!
 //! An index is kept with its table, as the statement that made it: its name is taken, and it can be dropped again. Where a shard's
 //! table has another name than the table, its index has the same end to its name.
@@ -16,13 +16,10 @@ use ashlar_shard::rules::{Placement, Shard};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, ConstrType, DropBehavior, DropStmt, IndexStmt, ObjectType, RangeVar, TruncateStmt,
-    VacuumRelation, VacuumStmt,
-};
+use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateStmt, VacuumRelation, VacuumStmt};
 
 use super::ShardedTable;
-use super::alter::{altering, find, make_known, redefined};
+use super::alter::{altering, find};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
@@ -253,69 +250,6 @@ pub(crate) async fn drop_indexes(
         keep(fleet, &own, &before, &after)?;
     }
     Ok(Done::tag("DROP INDEX"))
-}
-
-/// Whether an ALTER TABLE adds keys, and nothing else.
-pub(crate) fn adds_keys(statement: &AlterTableStmt) -> bool {
-    let is_key = |command: &pg_query::Node| {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { return false };
-        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let Some(NodeEnum::Constraint(constraint)) = def else { return false };
-        command.subtype == AlterTableType::AtAddConstraint as i32
-            && [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
-    };
-    statement.objtype == ObjectType::ObjectTable as i32
-        && !statement.cmds.is_empty()
-        && statement.cmds.iter().all(is_key)
-}
-
-/// ALTER TABLE ... ADD PRIMARY KEY and ADD UNIQUE of a sharded table.
-///
-/// # Errors
-/// 0A000 for a key that has not the whole sharding key; what a shard says, and then none has it.
-pub(crate) async fn add_keys(
-    engine: &Engine,
-    table: &Arc<ShardedTable>,
-    statement: &AlterTableStmt,
-    in_block: bool,
-    means: &Means,
-) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("ALTER TABLE"));
-    }
-    for command in &statement.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let Some(NodeEnum::Constraint(constraint)) = def else { continue };
-        if constraint.deferrable || !constraint.indexname.is_empty() {
-            return Err(Error::unsupported("this form of ALTER TABLE of a sharded table is not supported"));
-        }
-    }
-    let fleet = &table.fleet;
-    let _altering = fleet.altering().lock().await;
-    let own = table.schema.name.clone();
-    let kept = kept_of(fleet, &own)?;
-    let plain = AlterTableStmt { relation: Some(relation_of(&own)), missing_ok: false, ..statement.clone() };
-    let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
-    let altered = redefined(engine, table, &text)?;
-    let work = for_each_server(&altered, |shard| {
-        let mut sent = plain.clone();
-        at_shard(&mut sent.relation, shard);
-        for command in &mut sent.cmds {
-            if let Some(NodeEnum::AlterTableCmd(command)) = &mut command.node
-                && let Some(def) = &mut command.def
-                && let Some(NodeEnum::Constraint(constraint)) = &mut def.node
-                && !constraint.conname.is_empty()
-            {
-                constraint.conname = on_shard(&constraint.conname, table, shard)?;
-            }
-        }
-        statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
-    })?;
-    everywhere(fleet, means, &work).await?;
-    work.iter().for_each(|(server, _)| fleet.forget(server));
-    make_known(engine, altered, &kept, &text)?;
-    Ok(Done::tag("ALTER TABLE"))
 }
 
 /// DROP TABLE of several sharded tables at once.
