@@ -165,7 +165,7 @@ pub async fn run(
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
-                Some(table) => altering::truncate(&table, means).await,
+                Some(table) => altering::truncate(&table, statement, means).await,
                 None => truncate(engine, transaction, statement, in_block),
             }
         }

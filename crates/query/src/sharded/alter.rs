@@ -10,8 +10,7 @@ use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Extension, Placement, Shard};
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, DropBehavior, ObjectType,
-    TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, ObjectType, TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
 use tokio::sync::MutexGuard;
@@ -75,23 +74,26 @@ pub(crate) fn truncated(
             found = found.or(find(state, &relation_name(Some(relation))?));
         }
     }
-    let is_alone = statement.relations.len() == 1 && !in_block && !statement.restart_seqs;
-    if found.is_some() && (!is_alone || statement.behavior == DropBehavior::DropCascade as i32) {
-        return Err(Error::unsupported(
-            "TRUNCATE of a sharded table together with others, in a transaction block, with RESTART IDENTITY or \
-             CASCADE is not supported",
-        )
-        .with_hint("Truncate it by a statement of its own, or DELETE its rows."));
+    if found.is_some() && (statement.relations.len() > 1 || in_block) {
+        return Err(Error::unsupported("TRUNCATE of a sharded table together with others is not supported")
+            .with_hint("Truncate it by a statement of its own, or DELETE its rows."));
     }
     Ok(found)
+}
+
+/// What a shard is sent to empty tables of these names. CASCADE is not sent: a shard that would empty another table as well, maybe a part of
+/// one that others have, too, refuses instead.
+pub(super) fn truncate_text(statement: &TruncateStmt, names: &str) -> String {
+    let end = if statement.restart_seqs { " RESTART IDENTITY" } else { "" };
+    format!("TRUNCATE {names}{end}")
 }
 
 /// TRUNCATE of a sharded table.
 ///
 /// # Errors
 /// What a shard says; then no row is gone.
-pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done> {
-    let work = for_each_server(table, |shard| Ok(format!("TRUNCATE {};", physical(shard))))?;
+pub(crate) async fn truncate(table: &ShardedTable, statement: &TruncateStmt, means: &Means) -> Result<Done> {
+    let work = for_each_server(table, |shard| Ok(format!("{};", truncate_text(statement, &physical(shard)))))?;
     let left = everywhere(&table.fleet, means, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }

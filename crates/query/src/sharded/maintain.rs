@@ -19,7 +19,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateStmt, VacuumRelation, VacuumStmt};
 
 use super::ShardedTable;
-use super::alter::{altering, find};
+use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
@@ -344,7 +344,7 @@ pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bo
 /// # Errors
 /// 3F000
 pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Option<Work>> {
-    if statement.restart_seqs || statement.behavior == DropBehavior::DropCascade as i32 || !state.has_sharded() {
+    if !state.has_sharded() {
         return Ok(None);
     }
     let mut lists: Vec<(String, Vec<String>)> = Vec::new();
@@ -355,7 +355,8 @@ pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Opti
             of_server(&mut lists, &shard.server).push(physical(shard));
         }
     }
-    Ok(Some(lists.into_iter().map(|(server, names)| (server, format!("TRUNCATE {}", names.join(", ")))).collect()))
+    let text = |names: Vec<String>| truncate_text(statement, &names.join(", "));
+    Ok(Some(lists.into_iter().map(|(server, names)| (server, text(names))).collect()))
 }
 
 /// The first sharded table of a TRUNCATE that one of these queries reads.
