@@ -18,11 +18,11 @@ use datafusion::logical_expr::LogicalPlan;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateStmt, VacuumRelation, VacuumStmt};
 
-use super::ShardedTable;
 use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::{ShardedTable, concurrently};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
@@ -91,13 +91,7 @@ pub(crate) async fn create_index(
     in_block: bool,
     means: &Means,
 ) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("CREATE INDEX"));
-    }
-    if statement.concurrent {
-        return Err(Error::unsupported("CREATE INDEX CONCURRENTLY of a sharded table is not supported")
-            .with_hint("Without CONCURRENTLY, writers wait until the index is made."));
-    }
+    check_no_block("CREATE INDEX", statement.concurrent, in_block)?;
     let fleet = &table.fleet;
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let own = table.schema.name.clone();
@@ -129,19 +123,36 @@ pub(crate) async fn create_index(
         idxname: name.clone(),
         relation: Some(relation_of(&own)),
         if_not_exists: false,
+        concurrent: false,
         ..statement.clone()
     };
     let kept = kept_of(fleet, &own)?;
     let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::IndexStmt(Box::new(plain.clone())))?);
-    let work = for_each_server(table, |shard| {
-        let mut sent = plain.clone();
-        sent.idxname = on_shard(&name, table, shard)?;
-        at_shard(&mut sent.relation, shard);
-        statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
-    })?;
-    everywhere(fleet, means, &work).await?;
+    if statement.concurrent {
+        concurrently::create(table, &plain, means).await?;
+    } else {
+        let work = for_each_server(table, |shard| {
+            let mut sent = plain.clone();
+            sent.idxname = on_shard(&name, table, shard)?;
+            at_shard(&mut sent.relation, shard);
+            statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
+        })?;
+        everywhere(fleet, means, &work).await?;
+    }
     keep(fleet, &own, &kept, &text)?;
     Ok(Done::tag("CREATE INDEX"))
+}
+
+/// 0A000 for a change of indexes in a transaction block; 25001 for one that PostgreSQL does not have there either.
+fn check_no_block(what: &str, is_concurrent: bool, in_block: bool) -> Result<()> {
+    match (in_block, is_concurrent) {
+        (false, _) => Ok(()),
+        (true, false) => Err(in_block_refused(what)),
+        (true, true) => {
+            let message = format!("{what} CONCURRENTLY cannot run inside a transaction block");
+            Err(Error::new(ErrorCode::ActiveTransaction, message))
+        }
+    }
 }
 
 /// 0A000 where equal values could be on two shards.
@@ -222,20 +233,26 @@ pub(crate) async fn drop_indexes(
     in_block: bool,
     means: &Means,
 ) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("DROP INDEX"));
+    check_no_block("DROP INDEX", statement.concurrent, in_block)?;
+    let cascades = statement.behavior == DropBehavior::DropCascade as i32;
+    if statement.concurrent && indexes.len() > 1 {
+        return Err(Error::unsupported("DROP INDEX CONCURRENTLY does not support dropping multiple objects"));
     }
-    if statement.concurrent {
-        return Err(Error::unsupported("DROP INDEX CONCURRENTLY of a sharded table is not supported"));
+    if statement.concurrent && cascades {
+        return Err(Error::unsupported("DROP INDEX CONCURRENTLY does not support CASCADE"));
     }
     let Some((_, first)) = indexes.first() else { return Ok(Done::tag("DROP INDEX")) };
     let fleet = &first.fleet;
     let tables: Vec<Arc<ShardedTable>> = indexes.iter().map(|(_, table)| Arc::clone(table)).collect();
     let _altering = altering(engine, fleet, &tables).await?;
     let kept = without(fleet, indexes)?;
-    let cascade = if statement.behavior == DropBehavior::DropCascade as i32 { " CASCADE" } else { "" };
+    let cascade = if cascades { " CASCADE" } else { "" };
     let mut work = Work::new();
     for (name, table) in indexes {
+        if statement.concurrent {
+            concurrently::drop_index(table, name, means).await?;
+            continue;
+        }
         add(
             &mut work,
             for_each_server(table, |shard| {
