@@ -149,9 +149,6 @@ pub async fn run(
         Ddl::Alter(statement) => {
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
-                Some(table) if maintain::adds_keys(statement) => {
-                    maintain::add_keys(engine, &table, statement, in_block, means).await
-                }
                 Some(table) if rule::changes_rule(statement) => {
                     rule::change(engine, &table, statement, in_block, means).await
                 }
@@ -168,7 +165,7 @@ pub async fn run(
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
-                Some(table) => altering::truncate(&table, means).await,
+                Some(table) => altering::truncate(&table, statement, means).await,
                 None => truncate(engine, transaction, statement, in_block),
             }
         }

@@ -8,6 +8,7 @@ mod attach;
 mod batches;
 mod checks;
 pub(crate) mod collation;
+mod concurrently;
 mod copies;
 mod copy;
 pub mod ddl;

@@ -374,11 +374,27 @@ fn truncate_empties_all_shards_or_none() {
     done(&mut client, fill);
     // Something on one shard keeps its rows.
     done(&mut fleet.shard(1), "CREATE TABLE other (k bigint REFERENCES t)");
-    let error = refused(&mut client, "TRUNCATE t");
-    assert!(error.contains("0A000") && error.contains("shard s1"), "{error}");
-    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8");
+    for sql in ["TRUNCATE t", "TRUNCATE t CASCADE", "BEGIN; TRUNCATE t RESTART IDENTITY CASCADE"] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000") && error.contains("shard s1"), "{sql}: {error}");
+        done(&mut client, "ROLLBACK");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8", "{sql}");
+    }
     done(&mut fleet.shard(1), "DROP TABLE other");
-    done(&mut client, "TRUNCATE TABLE t");
+    // What counts on a shard begins anew there.
+    for shard in 0..2 {
+        done(&mut fleet.shard(shard), "CREATE SEQUENCE counted OWNED BY t.v; SELECT nextval('counted')");
+    }
+    let is_new = |shard: usize| fleet.shard(shard).value("SELECT NOT is_called FROM counted").unwrap();
+    for (sql, begins) in [
+        ("TRUNCATE TABLE t", "f"),
+        ("TRUNCATE t CONTINUE IDENTITY CASCADE", "f"),
+        ("BEGIN; TRUNCATE t RESTART IDENTITY; ROLLBACK", "f"),
+        ("TRUNCATE t RESTART IDENTITY CASCADE", "t"),
+    ] {
+        done(&mut client, sql);
+        assert_eq!([0, 1].map(is_new), [begins, begins], "{sql}");
+    }
     for shard in 0..2 {
         assert_eq!(fleet.shard(shard).value("SELECT count(*) FROM t").unwrap(), "0");
     }

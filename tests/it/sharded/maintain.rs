@@ -53,6 +53,65 @@ fn an_index_is_on_all_shards_or_on_none() {
     fleet.ashlar.check_log();
 }
 
+/// The indexes of a shard that have names like this.
+fn indexes_there(fleet: &Fleet, shard: usize, like: &str) -> String {
+    let sql = "SELECT coalesce(string_agg(c.relname || CASE WHEN i.indisvalid THEN '' ELSE ' invalid' END, ' ' \
+               ORDER BY c.relname), '') FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relname LIKE";
+    fleet.shard(shard).value(&format!("{sql} '{like}'")).unwrap()
+}
+
+#[test]
+fn an_index_is_made_and_dropped_while_others_write() {
+    let mut fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let by = fleet.by("k");
+    let by = format!("{}, shards = '4')", by.strip_suffix(')').unwrap());
+    done(&mut client, &format!("CREATE TABLE t (k int, v text, n int) {by}"));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' || i, i FROM generate_series(1, 40) AS s(i)");
+    let make = "CREATE INDEX CONCURRENTLY by_v ON t (v)";
+    assert!(refused(&mut client, &format!("BEGIN; {make}")).starts_with("25001"));
+    done(&mut client, "ROLLBACK");
+    // A writer is waited for, and others are not held up.
+    let mut writer = fleet.client();
+    done(&mut writer, "BEGIN");
+    done(&mut writer, "UPDATE t SET n = n + 1");
+    let mut other = fleet.client();
+    let making = std::thread::spawn(move || other.query(make).map(drop).map_err(|error| format!("{error:#}")));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")));
+    done(&mut client, "SET statement_timeout = '20s'");
+    done(&mut client, "INSERT INTO t SELECT i, 'v' || i, i FROM generate_series(41, 60) AS s(i)");
+    done(&mut client, "RESET statement_timeout");
+    done(&mut writer, "COMMIT");
+    making.join().unwrap().unwrap();
+    for (shard, names) in [(0, "by_v_0 by_v_2"), (1, "by_v_1 by_v_3")] {
+        assert_eq!(indexes_there(&fleet, shard, "by_v%"), names);
+    }
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, make).starts_with("42P07"));
+    done(&mut client, "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_v ON t (n)");
+    // Something on one shard has its name, or rows that it cannot have: then none gets it.
+    done(&mut fleet.shard(1), "CREATE TABLE pair_3 (i int)");
+    let make = "CREATE UNIQUE INDEX CONCURRENTLY pair ON t (k, n)";
+    let error = refused(&mut client, make);
+    assert!(error.starts_with("42P07") && error.contains("shard s1"), "{error}");
+    done(&mut fleet.shard(1), "DROP TABLE pair_3");
+    done(&mut fleet.shard(1), "INSERT INTO t_3 SELECT * FROM t_3");
+    let error = refused(&mut client, make);
+    assert!(error.starts_with("23505") && error.contains("shard s1"), "{error}");
+    assert_eq!([0, 1].map(|shard| indexes_there(&fleet, shard, "pair%")), ["", ""]);
+    done(&mut client, "CREATE INDEX CONCURRENTLY pair ON t (k, n)");
+    assert!(refused(&mut client, "DROP INDEX CONCURRENTLY pair, by_v").starts_with("0A000"));
+    // One that a shard has dropped already.
+    done(&mut fleet.shard(0), "DROP INDEX by_v_2");
+    done(&mut client, "DROP INDEX CONCURRENTLY by_v");
+    assert!(refused(&mut client, "DROP INDEX CONCURRENTLY by_v").starts_with("42704"));
+    assert_eq!([0, 1].map(|shard| indexes_there(&fleet, shard, "by_v%")), ["", ""]);
+    assert_eq!(indexes_there(&fleet, 1, "pair%"), "pair_1 pair_3");
+    fleet.ashlar.check_log();
+}
+
 #[test]
 fn a_key_that_is_added_holds_on_every_shard() {
     let mut fleet = Fleet::start(2);
@@ -169,6 +228,15 @@ fn keys_without_a_name_go_by_that_which_postgresql_gives_them() {
         ("DELETE FROM t WHERE k = 1 AND w = 'b'", ""),
         ("ALTER TABLE t ADD PRIMARY KEY (k, n)", ""),
         ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        (
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD COLUMN m int, ADD PRIMARY KEY (k, n), \
+             ADD CONSTRAINT own UNIQUE (m, k), ADD CHECK (m > n)",
+            "",
+        ),
+        ("INSERT INTO t VALUES (1, 1, 'b')", "23505"),
+        ("UPDATE t SET m = n + 1", ""),
+        ("INSERT INTO t VALUES (1, 2, 'b', 2)", "23514"),
+        ("INSERT INTO t VALUES (1, 0, 'b', 2)", "23505"),
         ("ALTER TABLE t DROP CONSTRAINT t_pkey, DROP CONSTRAINT t_k_n_v_key", ""),
         ("INSERT INTO t VALUES (1, 1, 'a')", ""),
         ("ALTER TABLE t ALTER k DROP NOT NULL", ""),

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::rules::{Extension, Placement};
+use ashlar_shard::rules::{Extension, Placement, Shard};
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, DropBehavior, ObjectType,
-    TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, ObjectType, TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
 use tokio::sync::MutexGuard;
@@ -20,7 +19,7 @@ use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::dropped_keys::DroppedKeys;
 use super::kept::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
-use super::maintain::in_block_refused;
+use super::maintain::{in_block_refused, on_shard};
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
@@ -75,28 +74,31 @@ pub(crate) fn truncated(
             found = found.or(find(state, &relation_name(Some(relation))?));
         }
     }
-    let is_alone = statement.relations.len() == 1 && !in_block && !statement.restart_seqs;
-    if found.is_some() && (!is_alone || statement.behavior == DropBehavior::DropCascade as i32) {
-        return Err(Error::unsupported(
-            "TRUNCATE of a sharded table together with others, in a transaction block, with RESTART IDENTITY or \
-             CASCADE is not supported",
-        )
-        .with_hint("Truncate it by a statement of its own, or DELETE its rows."));
+    if found.is_some() && (statement.relations.len() > 1 || in_block) {
+        return Err(Error::unsupported("TRUNCATE of a sharded table together with others is not supported")
+            .with_hint("Truncate it by a statement of its own, or DELETE its rows."));
     }
     Ok(found)
+}
+
+/// What a shard is sent to empty tables of these names. CASCADE is not sent: a shard that would empty another table as well, maybe a part of
+/// one that others have, too, refuses instead.
+pub(super) fn truncate_text(statement: &TruncateStmt, names: &str) -> String {
+    let end = if statement.restart_seqs { " RESTART IDENTITY" } else { "" };
+    format!("TRUNCATE {names}{end}")
 }
 
 /// TRUNCATE of a sharded table.
 ///
 /// # Errors
 /// What a shard says; then no row is gone.
-pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done> {
-    let work = for_each_server(table, |shard| Ok(format!("TRUNCATE {};", physical(shard))))?;
+pub(crate) async fn truncate(table: &ShardedTable, statement: &TruncateStmt, means: &Means) -> Result<Done> {
+    let work = for_each_server(table, |shard| Ok(format!("{};", truncate_text(statement, &physical(shard)))))?;
     let left = everywhere(&table.fleet, means, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, CHECK constraints, and keys that go.
+/// ALTER TABLE of a sharded table: columns, CHECK constraints and keys that come and go, defaults and NOT NULL.
 ///
 /// # Errors
 /// 0A000 for another change, of columns of the rule, and for a default that copies would compute; 55000 where the table is not what it was;
@@ -134,6 +136,7 @@ pub(crate) async fn alter(
         if sent.cmds.is_empty() {
             return Ok(String::new());
         }
+        name_keys_at(shard, table, &mut sent.cmds)?;
         at_shard(&mut sent.relation, shard);
         statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
@@ -215,6 +218,17 @@ impl<'a> Changes<'a> {
                 if constraint.contype == ConstrType::ConstrCheck as i32 =>
             {
                 self.names.give(constraint)?;
+                true
+            }
+            // Each shard names those that were given no name.
+            (Ok(AlterTableType::AtAddConstraint), Some(NodeEnum::Constraint(constraint)))
+                if is_key(constraint) && !constraint.deferrable && constraint.indexname.is_empty() =>
+            {
+                // Whether another key has the name the shards say.
+                let name = &constraint.conname;
+                if !name.is_empty() && self.now.key(name).is_none() {
+                    self.names.take(name)?;
+                }
                 true
             }
             (Ok(AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull | AlterTableType::AtDropNotNull), _) => {
@@ -307,6 +321,25 @@ impl<'a> Changes<'a> {
         let message = format!("column \"{name}\" of relation \"{own}\" does not exist");
         Error::new(ErrorCode::UndefinedColumn, message)
     }
+}
+
+fn is_key(constraint: &Constraint) -> bool {
+    [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+}
+
+/// Gives keys that come the names that they have on a shard.
+fn name_keys_at(shard: &Shard, table: &ShardedTable, cmds: &mut [Node]) -> Result<()> {
+    for command in cmds {
+        if let Some(NodeEnum::AlterTableCmd(command)) = &mut command.node
+            && let Some(def) = &mut command.def
+            && let Some(NodeEnum::Constraint(constraint)) = &mut def.node
+            && is_key(constraint)
+            && !constraint.conname.is_empty()
+        {
+            constraint.conname = on_shard(&constraint.conname, table, shard)?;
+        }
+    }
+    Ok(())
 }
 
 /// When PostgreSQL runs a command among those of its statement.

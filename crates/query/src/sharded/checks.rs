@@ -113,11 +113,20 @@ impl<'t> Names<'t> {
         } else if name.as_str() == CONSTRAINT {
             let message = format!("the name \"{name}\" is that of constraints that keep a rule");
             return Err(Error::new(ErrorCode::InvalidName, message).with_hint("Give it another name."));
-        } else if self.taken.contains(name) {
+        }
+        self.take(name)
+    }
+
+    /// Notes a name that a constraint is given.
+    ///
+    /// # Errors
+    /// 42710 for one that another constraint of the table has.
+    pub(super) fn take(&mut self, name: &str) -> Result<()> {
+        if self.taken.iter().any(|taken| taken == name) {
             let message = format!("constraint \"{name}\" for relation \"{}\" already exists", self.table);
             return Err(Error::new(ErrorCode::DuplicateObject, message));
         }
-        self.taken.push(name.clone());
+        self.taken.push(name.to_owned());
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Indexes, keys and upkeep of sharded tables: the same on every shard.
+//! Indexes and upkeep of sharded tables: the same on every shard.
 //!
 //! An index is kept with its table, as the statement that made it: its name is taken, and it can be dropped again. Where a shard's
 //! table has another name than the table, its index has the same end to its name.
@@ -16,16 +16,13 @@ use ashlar_shard::rules::{Placement, Shard};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, ConstrType, DropBehavior, DropStmt, IndexStmt, ObjectType, RangeVar, TruncateStmt,
-    VacuumRelation, VacuumStmt,
-};
+use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateStmt, VacuumRelation, VacuumStmt};
 
-use super::ShardedTable;
-use super::alter::{altering, find, make_known, redefined};
+use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::{ShardedTable, concurrently};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
@@ -94,13 +91,7 @@ pub(crate) async fn create_index(
     in_block: bool,
     means: &Means,
 ) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("CREATE INDEX"));
-    }
-    if statement.concurrent {
-        return Err(Error::unsupported("CREATE INDEX CONCURRENTLY of a sharded table is not supported")
-            .with_hint("Without CONCURRENTLY, writers wait until the index is made."));
-    }
+    check_no_block("CREATE INDEX", statement.concurrent, in_block)?;
     let fleet = &table.fleet;
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let own = table.schema.name.clone();
@@ -132,19 +123,36 @@ pub(crate) async fn create_index(
         idxname: name.clone(),
         relation: Some(relation_of(&own)),
         if_not_exists: false,
+        concurrent: false,
         ..statement.clone()
     };
     let kept = kept_of(fleet, &own)?;
     let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::IndexStmt(Box::new(plain.clone())))?);
-    let work = for_each_server(table, |shard| {
-        let mut sent = plain.clone();
-        sent.idxname = on_shard(&name, table, shard)?;
-        at_shard(&mut sent.relation, shard);
-        statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
-    })?;
-    everywhere(fleet, means, &work).await?;
+    if statement.concurrent {
+        concurrently::create(table, &plain, means).await?;
+    } else {
+        let work = for_each_server(table, |shard| {
+            let mut sent = plain.clone();
+            sent.idxname = on_shard(&name, table, shard)?;
+            at_shard(&mut sent.relation, shard);
+            statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
+        })?;
+        everywhere(fleet, means, &work).await?;
+    }
     keep(fleet, &own, &kept, &text)?;
     Ok(Done::tag("CREATE INDEX"))
+}
+
+/// 0A000 for a change of indexes in a transaction block; 25001 for one that PostgreSQL does not have there either.
+fn check_no_block(what: &str, is_concurrent: bool, in_block: bool) -> Result<()> {
+    match (in_block, is_concurrent) {
+        (false, _) => Ok(()),
+        (true, false) => Err(in_block_refused(what)),
+        (true, true) => {
+            let message = format!("{what} CONCURRENTLY cannot run inside a transaction block");
+            Err(Error::new(ErrorCode::ActiveTransaction, message))
+        }
+    }
 }
 
 /// 0A000 where equal values could be on two shards.
@@ -225,20 +233,26 @@ pub(crate) async fn drop_indexes(
     in_block: bool,
     means: &Means,
 ) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("DROP INDEX"));
+    check_no_block("DROP INDEX", statement.concurrent, in_block)?;
+    let cascades = statement.behavior == DropBehavior::DropCascade as i32;
+    if statement.concurrent && indexes.len() > 1 {
+        return Err(Error::unsupported("DROP INDEX CONCURRENTLY does not support dropping multiple objects"));
     }
-    if statement.concurrent {
-        return Err(Error::unsupported("DROP INDEX CONCURRENTLY of a sharded table is not supported"));
+    if statement.concurrent && cascades {
+        return Err(Error::unsupported("DROP INDEX CONCURRENTLY does not support CASCADE"));
     }
     let Some((_, first)) = indexes.first() else { return Ok(Done::tag("DROP INDEX")) };
     let fleet = &first.fleet;
     let tables: Vec<Arc<ShardedTable>> = indexes.iter().map(|(_, table)| Arc::clone(table)).collect();
     let _altering = altering(engine, fleet, &tables).await?;
     let kept = without(fleet, indexes)?;
-    let cascade = if statement.behavior == DropBehavior::DropCascade as i32 { " CASCADE" } else { "" };
+    let cascade = if cascades { " CASCADE" } else { "" };
     let mut work = Work::new();
     for (name, table) in indexes {
+        if statement.concurrent {
+            concurrently::drop_index(table, name, means).await?;
+            continue;
+        }
         add(
             &mut work,
             for_each_server(table, |shard| {
@@ -253,69 +267,6 @@ pub(crate) async fn drop_indexes(
         keep(fleet, &own, &before, &after)?;
     }
     Ok(Done::tag("DROP INDEX"))
-}
-
-/// Whether an ALTER TABLE adds keys, and nothing else.
-pub(crate) fn adds_keys(statement: &AlterTableStmt) -> bool {
-    let is_key = |command: &pg_query::Node| {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { return false };
-        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let Some(NodeEnum::Constraint(constraint)) = def else { return false };
-        command.subtype == AlterTableType::AtAddConstraint as i32
-            && [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
-    };
-    statement.objtype == ObjectType::ObjectTable as i32
-        && !statement.cmds.is_empty()
-        && statement.cmds.iter().all(is_key)
-}
-
-/// ALTER TABLE ... ADD PRIMARY KEY and ADD UNIQUE of a sharded table.
-///
-/// # Errors
-/// 0A000 for a key that has not the whole sharding key; what a shard says, and then none has it.
-pub(crate) async fn add_keys(
-    engine: &Engine,
-    table: &Arc<ShardedTable>,
-    statement: &AlterTableStmt,
-    in_block: bool,
-    means: &Means,
-) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("ALTER TABLE"));
-    }
-    for command in &statement.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let Some(NodeEnum::Constraint(constraint)) = def else { continue };
-        if constraint.deferrable || !constraint.indexname.is_empty() {
-            return Err(Error::unsupported("this form of ALTER TABLE of a sharded table is not supported"));
-        }
-    }
-    let fleet = &table.fleet;
-    let _altering = fleet.altering().lock().await;
-    let own = table.schema.name.clone();
-    let kept = kept_of(fleet, &own)?;
-    let plain = AlterTableStmt { relation: Some(relation_of(&own)), missing_ok: false, ..statement.clone() };
-    let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
-    let altered = redefined(engine, table, &text)?;
-    let work = for_each_server(&altered, |shard| {
-        let mut sent = plain.clone();
-        at_shard(&mut sent.relation, shard);
-        for command in &mut sent.cmds {
-            if let Some(NodeEnum::AlterTableCmd(command)) = &mut command.node
-                && let Some(def) = &mut command.def
-                && let Some(NodeEnum::Constraint(constraint)) = &mut def.node
-                && !constraint.conname.is_empty()
-            {
-                constraint.conname = on_shard(&constraint.conname, table, shard)?;
-            }
-        }
-        statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
-    })?;
-    everywhere(fleet, means, &work).await?;
-    work.iter().for_each(|(server, _)| fleet.forget(server));
-    make_known(engine, altered, &kept, &text)?;
-    Ok(Done::tag("ALTER TABLE"))
 }
 
 /// DROP TABLE of several sharded tables at once.
@@ -410,7 +361,7 @@ pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bo
 /// # Errors
 /// 3F000
 pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Option<Work>> {
-    if statement.restart_seqs || statement.behavior == DropBehavior::DropCascade as i32 || !state.has_sharded() {
+    if !state.has_sharded() {
         return Ok(None);
     }
     let mut lists: Vec<(String, Vec<String>)> = Vec::new();
@@ -421,7 +372,8 @@ pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Opti
             of_server(&mut lists, &shard.server).push(physical(shard));
         }
     }
-    Ok(Some(lists.into_iter().map(|(server, names)| (server, format!("TRUNCATE {}", names.join(", ")))).collect()))
+    let text = |names: Vec<String>| truncate_text(statement, &names.join(", "));
+    Ok(Some(lists.into_iter().map(|(server, names)| (server, text(names))).collect()))
 }
 
 /// The first sharded table of a TRUNCATE that one of these queries reads.
