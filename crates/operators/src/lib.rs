@@ -11,6 +11,7 @@ mod hash_table;
 mod join;
 mod memory;
 mod null_extended;
+mod outputs;
 mod stage;
 
 pub use aggregate::exec::HashAggregateExec;

@@ -37,6 +37,7 @@ use super::run::{Left, Run, shared};
 use super::spec::Spec;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
+use crate::outputs::{Ended, and_then};
 
 /// Aggregation over groups in one stage: see `aggregate`.
 pub struct HashAggregateExec {
@@ -56,6 +57,7 @@ struct Shared {
     by_stream: Option<InputDistributionRequirements>,
     /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
     started: Mutex<BTreeMap<usize, Started>>,
+    ended: Ended,
 }
 
 /// What has come of the input: nothing yet, what is to be given out, or an error.
@@ -63,7 +65,7 @@ type Outcome = Option<Result<Arc<Left>, Arc<DataFusionError>>>;
 
 struct Started {
     outcome: watch::Receiver<Outcome>,
-    /// Ends when the plan and all its outputs are gone.
+    /// Ends when the plan is gone, or nobody wants any of its outputs any more.
     _task: SpawnedTask<()>,
 }
 
@@ -109,7 +111,17 @@ impl Shared {
         by_stream: Option<InputDistributionRequirements>,
     ) -> Self {
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { input, spec, metrics, secret, by_stream, started: Mutex::new(BTreeMap::new()) }
+        let (started, ended) = (Mutex::new(BTreeMap::new()), Ended::default());
+        Self { input, spec, metrics, secret, by_stream, started, ended }
+    }
+
+    /// One of so many outputs has ended, or nobody wants it any more: with the last one goes what they share.
+    fn end(&self, output: usize, outputs: usize) {
+        if self.ended.note(output, outputs) {
+            let shared = std::mem::take(&mut *self.started.lock());
+            // Not under the lock: streams of the input end with it.
+            drop(shared);
+        }
     }
 
     /// What an output gives out, for which the input begins to be read if nobody has begun.
@@ -248,6 +260,8 @@ impl ExecutionPlan for HashAggregateExec {
         let counted = batches.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
+        let (shared, outputs) = (Arc::clone(&self.shared), self.properties.output_partitioning().partition_count());
+        let counted = and_then(counted, move || shared.end(stream_partition, outputs));
         // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
     }

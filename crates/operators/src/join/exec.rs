@@ -42,6 +42,7 @@ use super::spec::Spec;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 use crate::null_extended::extended_inputs;
+use crate::outputs::{Ended, and_then};
 
 /// A join by equal keys: see `join`.
 ///
@@ -76,6 +77,7 @@ struct Shared {
     is_by_stream: bool,
     /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
     started: Mutex<BTreeMap<usize, Started>>,
+    ended: Ended,
 }
 
 /// What has come of the build side: nothing yet, a table, or an error.
@@ -83,7 +85,7 @@ type Outcome = Option<Result<Arc<Ready>, Arc<DataFusionError>>>;
 
 struct Started {
     outcome: watch::Receiver<Outcome>,
-    /// Ends when the plan and all its outputs are gone.
+    /// Ends when the plan is gone, or nobody wants any of its outputs any more.
     _task: SpawnedTask<()>,
 }
 
@@ -136,6 +138,7 @@ impl UnchainedHashJoinExec {
             told: None,
             is_by_stream: *stock.partition_mode() == PartitionMode::Partitioned,
             started: Mutex::new(BTreeMap::new()),
+            ended: Ended::default(),
         };
         Ok(Some(Self { stock: Arc::new(stock), place, shared: Arc::new(shared), properties }))
     }
@@ -160,6 +163,7 @@ impl UnchainedHashJoinExec {
             told,
             is_by_stream: *is_by_stream,
             started: Mutex::new(BTreeMap::new()),
+            ended: Ended::default(),
         };
         let (stock, properties) = (Arc::clone(&self.stock), Arc::clone(&self.properties));
         Self { stock, place: self.place, shared: Arc::new(shared), properties }
@@ -267,6 +271,15 @@ impl Shared {
         }
         Ok(batches(ready, right))
     }
+
+    /// One of so many outputs has ended, or nobody wants it any more: with the last one goes what they share.
+    fn end(&self, output: usize, outputs: usize) {
+        if self.ended.note(output, outputs) {
+            let shared = std::mem::take(&mut *self.started.lock());
+            // Not under the lock: streams of the build side end with it.
+            drop(shared);
+        }
+    }
 }
 
 /// Reads all streams of the build side to their ends.
@@ -371,6 +384,8 @@ impl ExecutionPlan for UnchainedHashJoinExec {
         let counted = batches.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
+        let (shared, outputs) = (Arc::clone(&self.shared), self.properties.output_partitioning().partition_count());
+        let counted = and_then(counted, move || shared.end(stream_partition, outputs));
         // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
     }

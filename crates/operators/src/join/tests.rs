@@ -25,6 +25,7 @@ use crate::aggregate::tests::{broken, context, files, peak, scrambled, table};
 use crate::hash_table::hash::Secret;
 
 mod far;
+mod held;
 mod panics;
 mod skew;
 mod spilled;

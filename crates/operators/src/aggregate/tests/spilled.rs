@@ -55,3 +55,30 @@ fn memory_falls_while_results_leave() {
     assert!(held[0] <= peak(&plan), "{held:?}");
     assert_eq!(pool.reserved(), 0);
 }
+
+#[test]
+fn what_is_left_goes_with_the_last_output() {
+    let input = table(&rows(20_000, 12_000), 3, 2048);
+    for memory in [1 << 30, 1 << 16] {
+        let plan = own(&input, &["id"], &wanted());
+        let context = context(memory);
+        let pool = Arc::clone(&context.runtime_env().memory_pool);
+        // One thread: a task that has said what it found has ended before anybody hears it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let outputs = 0..plan.properties().output_partitioning().partition_count();
+            let outputs: Vec<_> = outputs.map(|output| plan.execute(output, Arc::clone(&context)).unwrap()).collect();
+            // The first batch is wanted, and no more of any of them.
+            for (number, mut output) in outputs.into_iter().enumerate() {
+                if number == 0 {
+                    output.next().await.unwrap().unwrap();
+                }
+                assert!(number > 0 || pool.reserved() > 0, "{memory}");
+            }
+        });
+        // With tasks that were given up.
+        drop(runtime);
+        assert_eq!(pool.reserved(), 0, "{memory}");
+        assert!(peak(&plan) > 0);
+    }
+}
