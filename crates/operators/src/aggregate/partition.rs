@@ -61,9 +61,10 @@ impl Partition {
         self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
     }
 
-    /// Those of them that accumulators of the engine's take: what is made of these when they leave is there beside them for a moment.
-    pub(crate) fn bytes_of_stock(&self) -> usize {
-        self.states.iter().map(|state| state.bytes_of_stock()).sum()
+    /// Those of them that keys and values have, of which few groups may have very many: what is made of these when they leave is there beside
+    /// them for a moment.
+    pub(crate) fn bytes_of_values(&self) -> usize {
+        self.groups.bytes_of_keys() + self.states.iter().map(|state| state.bytes_of_values()).sum::<usize>()
     }
 
     /// Takes rows. What `ids` has is of no interest before and after.

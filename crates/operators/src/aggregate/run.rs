@@ -19,8 +19,9 @@ use crate::memory::{Charge, Wish, is_full};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
-/// Bytes that accumulators of the engine's may have in a front: where they keep rows, few groups may have very many, and what leaves is there
-/// twice for a moment.
+/// Bytes that keys and values may have in a front beside what there is for each group: where rows are kept, or texts are long, those of few groups
+/// may be very many. What leaves is there twice for a moment, and must fit one array. Values that are counted once do not count here: streams
+/// would wait for each other to look each of them up in one table.
 const FRONT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 8 << 20 };
 
 /// Groups of one key each cannot be divided, and a hash that divides nothing ten times is none.
@@ -192,7 +193,7 @@ impl Stream<'_> {
                 self.leave_front()?;
                 self.add_to_large(&batch)?;
             }
-            Ok(()) if front.len() > FRONT_GROUPS || front.bytes_of_stock() > FRONT_BYTES => self.leave_front()?,
+            Ok(()) if front.len() > FRONT_GROUPS || front.bytes_of_values() > FRONT_BYTES => self.leave_front()?,
             other => other?,
         }
         self.run.has_taken(batch.packed.len());

@@ -11,6 +11,10 @@ use crate::memory::{Charge, Wish};
 /// Rows whose places in the directory are asked for together, and that are taken together or not at all.
 pub(crate) const TOGETHER: usize = 64;
 
+/// Bytes that keys have which are bytes: those of one array. Where nobody can leave any more, as many as are counted, 4 GiB: keys that nobody asks
+/// for as a column, as values that are counted once, may have them.
+const KEY_BYTES: usize = if cfg!(test) { 16 << 20 } else { i32::MAX as usize };
+
 /// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and half a hash for bytes.
 #[derive(Debug)]
 enum Stored {
@@ -73,6 +77,11 @@ impl Groups {
         self.charge.bytes()
     }
 
+    /// Bytes of the keys, where they are bytes.
+    pub(crate) fn bytes_of_keys(&self) -> usize {
+        if let Stored::Bytes(keys, _) = &self.stored { keys.bytes.len() } else { 0 }
+    }
+
     fn held(&self) -> usize {
         let keys = match &self.stored {
             Stored::Word32(words) => words.capacity() * size_of::<u32>(),
@@ -94,12 +103,26 @@ impl Groups {
     /// are expected. What is taken is charged before.
     ///
     /// # Errors
-    /// Where the pool has not as much; then nothing changed.
+    /// Where the pool has not as much, or there are more keys, or longer ones, than a table may have; no row has been taken then.
     pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), ArrowError> {
         let len = self.len();
         if u32::try_from(len + more).is_err() {
             return Err(ArrowError::MemoryError("a partition of an aggregation has more than 2^32 groups".to_owned()));
         }
+        let most = if wish == Wish::IfFree { KEY_BYTES } else { u32::MAX as usize };
+        if self.bytes_of_keys() + bytes > most {
+            let what = format!("a partition of an aggregation has more than {most} bytes of keys");
+            return Err(ArrowError::MemoryError(what));
+        }
+        let made = self.make_room(more, bytes, goal, wish);
+        // Where one part was refused, others may have grown.
+        let held = self.held();
+        self.charge.settle(held);
+        made
+    }
+
+    fn make_room(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), ArrowError> {
+        let len = self.len();
         if len + more > self.directory.capacity() {
             let mut entries = grown(len, more, goal);
             if self.charge.grow(Directory::bytes_for(entries), Wish::IfFree).is_err() {
@@ -120,17 +143,11 @@ impl Groups {
             Stored::Word64(words) => self.charge.room(words, groups, wish)?,
             Stored::Word128(words) => self.charge.room(words, groups, wish)?,
             Stored::Bytes(keys, hashes) => {
-                if u32::try_from(keys.bytes.len() + bytes).is_err() {
-                    let what = "a partition of an aggregation has more than 4 GiB of keys".to_owned();
-                    return Err(ArrowError::MemoryError(what));
-                }
                 self.charge.room_for_more(&mut keys.bytes, bytes, wish)?;
                 self.charge.room(&mut keys.ends, groups, wish)?;
                 self.charge.room(hashes, groups, wish)?;
             }
         }
-        let held = self.held();
-        self.charge.settle(held);
         Ok(())
     }
 
@@ -335,6 +352,22 @@ mod tests {
                 assert_eq!(*id, *twin.entry(key).or_insert(next), "row {row} of {data_type}");
             }
             assert_eq!(twin.len(), groups.len());
+        }
+    }
+
+    #[test]
+    fn keys_have_as_many_bytes_as_an_array_unless_none_can_leave() {
+        let packing = Packing::of(&[(DataType::Utf8, false)]).unwrap();
+        let mut groups = Groups::new(&packing, Secret::random(), Memory::unlimited().charge());
+        for (bytes, wish, is_refused) in [
+            (KEY_BYTES, Wish::IfFree, false),
+            (KEY_BYTES + 1, Wish::IfFree, true),
+            (KEY_BYTES + 1, Wish::Anyway, false),
+            (1 << 32, Wish::Anyway, true),
+        ] {
+            let reserved = groups.reserve(1, bytes, 0, wish);
+            assert_eq!(matches!(reserved, Err(ArrowError::MemoryError(_))), is_refused, "{bytes} {wish:?}");
+            assert_eq!(groups.bytes(), groups.held());
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, StringArray};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use datafusion_common::{Result, exec_err, internal_err};
 
 use super::{State, counted};
@@ -25,6 +26,8 @@ const NOTHING: u64 = u64::MAX;
 const LENGTH_BITS: u32 = 30;
 /// Bytes of a value, less one: PostgreSQL has no longer ones.
 const LENGTH_MAX: usize = (1 << LENGTH_BITS) - 1;
+/// Bytes of the values of all groups of a table: those of one array. More groups leave memory.
+const RESULT_BYTES: usize = if cfg!(test) { 16 << 20 } else { i32::MAX as usize };
 /// Where a value can begin; one below what [`NOTHING`] would be.
 const START_MAX: usize = (1 << (64 - LENGTH_BITS)) - 2;
 
@@ -185,7 +188,34 @@ impl State for ByteExtremes {
         self.take()
     }
 
+    fn ready_for(&mut self, values: &[ArrayRef], _: usize, _: bool, wish: Wish) -> Result<()> {
+        let more = values.first().map_or(0, text_bytes);
+        // Groups that leave have room again; where there is nobody who could, it is tried.
+        if wish == Wish::IfFree && self.bytes.len() - self.unused + more > RESULT_BYTES {
+            let what = format!("the values of {} groups are too long for one batch", self.places.len());
+            return Err(ArrowError::MemoryError(what).into());
+        }
+        Ok(())
+    }
+
     fn bytes(&self) -> usize {
         self.charge.bytes()
+    }
+
+    fn bytes_of_values(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Bytes of the values of an array.
+fn text_bytes(array: &ArrayRef) -> usize {
+    let between = |offsets: &[i32]| match offsets {
+        [first, .., last] => (last - first) as usize,
+        _ => 0,
+    };
+    match (array.as_string_opt::<i32>(), array.as_binary_opt::<i32>()) {
+        (Some(texts), _) => between(texts.value_offsets()),
+        (_, Some(bytes)) => between(bytes.value_offsets()),
+        _ => 0,
     }
 }

@@ -75,8 +75,8 @@ pub(crate) trait State: Send {
     /// Bytes that are charged.
     fn bytes(&self) -> usize;
 
-    /// Those of them that an accumulator of the engine's takes.
-    fn bytes_of_stock(&self) -> usize {
+    /// Those of them that values have which are kept, of which a group may have very many or very long ones: not what there is for each group.
+    fn bytes_of_values(&self) -> usize {
         0
     }
 }

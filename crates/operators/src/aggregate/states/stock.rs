@@ -273,7 +273,7 @@ impl State for Stock {
         self.charge.bytes()
     }
 
-    fn bytes_of_stock(&self) -> usize {
+    fn bytes_of_values(&self) -> usize {
         self.charge.bytes()
     }
 }

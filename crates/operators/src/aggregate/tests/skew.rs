@@ -112,3 +112,28 @@ fn long_texts_are_grouped() {
     };
     check("values of a megabyte", &rows, &["key"], &of_key);
 }
+
+#[test]
+fn texts_that_are_too_many_for_an_array_leave_memory() {
+    let rows = 120_usize;
+    let text = |row: usize| format!("{}{row}", "x".repeat(256 << 10));
+    let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new((0..rows).map(|row| Some(text(row))).collect::<StringArray>()),
+        Arc::new((0..rows as i64).collect::<Int64Array>()),
+    ];
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let input = table(&rows, 3, 10);
+    let of_text = vec![Wanted(count_udaf(), "*", false, None)];
+    let of_key = vec![Wanted(min_udaf(), "text", false, None), Wanted(max_udaf(), "text", false, None)];
+    for (key, wanted) in [("text", of_text), ("key", of_key)] {
+        let expected = run(stock(&input, &[key], &wanted, true), context(1 << 30)).unwrap();
+        // All of them are in one partition, though there is memory for all.
+        let plan = own(&input, &[key], &wanted);
+        let own = plan.downcast_ref::<HashAggregateExec>().unwrap();
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(own.with_secret(Secret::colliding()));
+        let found = run(Arc::clone(&plan), context(1 << 30)).unwrap();
+        assert!(files(&plan) > 0, "{key}");
+        assert!(sorted(&found, 1) == sorted(&expected, 1), "{key}");
+    }
+}
