@@ -15,6 +15,7 @@ use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
 use super::early::Early;
 use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
 use super::spec::{Alone, Spec};
+use super::texts::{BYTES_MAX, Lengths, longest};
 use crate::hash_table::direct::{Counting, Direct};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Keys;
@@ -34,6 +35,8 @@ pub(crate) struct Built {
     pub(crate) kept: Vec<Vec<ArrayRef>>,
     /// Which rows have had a match, where that is of interest.
     matched: Vec<AtomicU64>,
+    /// Bytes of the longest values of all columns that are kept, where their values are of any length.
+    longest: usize,
     pub(crate) rows: usize,
     /// Rows that have a key.
     pub(crate) findable: usize,
@@ -53,6 +56,29 @@ pub(crate) struct Seen {
 }
 
 impl Built {
+    /// Whether what is kept of some rows, with so many bytes for each beside it at most, may be more than a batch that comes out is to have.
+    #[inline]
+    pub(crate) fn may_be_long(&self, rows: usize, beside: usize) -> bool {
+        (self.longest + beside).saturating_mul(rows) > BYTES_MAX
+    }
+
+    /// Bytes of a column that is kept of some rows, where its values are of any length.
+    pub(crate) fn bytes_of(&self, column: usize, rows: &[u32]) -> usize {
+        let chunks = self.kept[column].iter().map(|chunk| Lengths::of(chunk.as_ref()));
+        let chunks: Vec<Option<Lengths<'_>>> = chunks.collect();
+        let of_row = |row: &u32| {
+            let (chunk, place) = place_of(*row);
+            chunks[chunk].as_ref().map_or(0, |lengths| lengths.of_row(place))
+        };
+        rows.iter().map(of_row).sum()
+    }
+
+    /// Whether all that is kept of some rows is more than a batch that comes out is to have.
+    pub(crate) fn is_long(&self, rows: &[u32]) -> bool {
+        self.may_be_long(rows.len(), 0)
+            && (0..self.kept.len()).map(|column| self.bytes_of(column, rows)).sum::<usize>() > BYTES_MAX
+    }
+
     #[inline]
     fn bit(row: u32) -> (usize, u64) {
         let (chunk, place) = place_of(row);
@@ -204,6 +230,8 @@ impl Plan {
                 kept.push(array);
             }
         }
+        let longest_of = |arrays: &Vec<ArrayRef>| arrays.iter().map(|array| longest(array.as_ref())).max().unwrap_or(0);
+        let longest = kept.iter().map(longest_of).sum();
         let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let bounds = bounds_of(&chunks);
         let made = match self.kind {
@@ -215,7 +243,7 @@ impl Plan {
         let Made { index, mut charges, mut charge, bytes } = made;
         charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
         charges.push(charge);
-        Ok(Built { index, nulls, kept, matched, rows, findable, bounds, seen, _charges: charges })
+        Ok(Built { index, nulls, kept, matched, longest, rows, findable, bounds, seen, _charges: charges })
     }
 
     async fn words<W: KeyWord>(

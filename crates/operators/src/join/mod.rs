@@ -8,7 +8,7 @@
 //!
 //! No stream is divided by keys for it. `rule` puts the node of `exec` into plans; `spec` says what is joined and what is kept;
 //! `chunk` holds the rows of the build side, `build` makes a table of them, `early` one of numbers while they come, `index` reads it; `probe` looks up, `output` puts
-//! together what comes of it, and `run` is the work of the streams.
+//! together what comes of it, `texts` says where that would be too much at once, and `run` is the work of the streams.
 //!
 //! What keys the build side has is told to the scans of the probe side by `filter`.
 //!
@@ -30,3 +30,4 @@ mod run;
 mod spec;
 #[cfg(test)]
 pub(crate) mod tests;
+mod texts;

@@ -1,4 +1,4 @@
-//! What comes out of a join: columns of pairs and of single rows, in batches that are neither small nor too large.
+//! What comes out of a join: columns of pairs and of single rows, in batches that are neither small nor too large, of rows and of bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use datafusion_common::{Result, internal_err};
 use super::build::Built;
 use super::chunk::place_of;
 use super::spec::Source;
+use super::texts::{self, BYTES_MAX};
 use crate::hash_table::machine::{NEAR, ask_for};
 
 /// Rows of the probe side.
@@ -161,6 +162,8 @@ pub(crate) struct Output {
     schema: SchemaRef,
     batch_rows: usize,
     coalescer: Option<BatchCoalescer>,
+    /// Bytes of texts and their like in those that are being put together, at most.
+    bytes: usize,
     /// Rows without columns.
     rows: usize,
     ready: VecDeque<RecordBatch>,
@@ -172,7 +175,7 @@ impl Output {
             let coalescer = BatchCoalescer::new(Arc::clone(schema), batch_rows);
             coalescer.with_biggest_coalesce_batch_size(Some(batch_rows / 2))
         });
-        Self { schema: Arc::clone(schema), batch_rows, coalescer, rows: 0, ready: VecDeque::new() }
+        Self { schema: Arc::clone(schema), batch_rows, coalescer, bytes: 0, rows: 0, ready: VecDeque::new() }
     }
 
     /// Takes a batch of any size.
@@ -189,11 +192,21 @@ impl Output {
             }
             return Ok(());
         };
+        let bytes = texts::of_batch(batch);
+        if self.bytes + bytes > BYTES_MAX {
+            coalescer.finish_buffered_batch()?;
+        }
         for start in (0..batch.num_rows()).step_by(self.batch_rows) {
             coalescer.push_batch(batch.slice(start, self.batch_rows.min(batch.num_rows() - start)))?;
         }
-        while let Some(batch) = coalescer.next_completed_batch() {
-            self.ready.push_back(batch);
+        self.bytes += bytes;
+        while let Some(completed) = coalescer.next_completed_batch() {
+            self.ready.push_back(completed);
+            // What is left is of this batch.
+            self.bytes = bytes;
+        }
+        if coalescer.get_buffered_rows() == 0 {
+            self.bytes = 0;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::build::Built;
 use super::index::{Cursor, Found, Ones, Reached, pairs};
 use super::output::{Output, Picked, Probed, Sides};
 use super::spec::{Alone, Source, Spec};
+use super::texts::{BYTES_MAX, Lengths, longest};
 use crate::hash_table::keys::{Keys, Packed};
 use crate::hash_table::unchained::Run;
 use crate::memory::Charge;
@@ -29,6 +30,8 @@ struct Looked {
     reached: Reached,
     /// Pairs of the keys that are there once which have been given out.
     ones_done: usize,
+    /// Bytes of the longest values of the columns that are asked for, where their values are of any length.
+    longest: usize,
     /// Which rows have a match, where that is of interest.
     matched: Vec<bool>,
 }
@@ -111,8 +114,12 @@ impl Probe {
         let of_pairs = ones.rows.capacity() + ones.probed.capacity() + 2 * self.batch_rows;
         let bytes = packed.held() + found.capacity() * size_of::<Found>() + of_pairs * size_of::<u32>();
         self.charge.settle(bytes + matched);
-        let (reached, ones_done) = (Reached::default(), 0);
-        self.current = Some(Looked { batch, keys, with_keys, reached, ones_done, matched: vec![false; matched] });
+        // Of keys that are there once, a row comes once.
+        let of_column = |array: &ArrayRef| longest(array.as_ref());
+        let of_all = || asked_for(&self.spec, &batch, &keys).map(of_column).sum::<usize>();
+        let longest = if self.found.is_empty() { 0 } else { of_all() };
+        let (reached, ones_done, matched) = (Reached::default(), 0, vec![false; matched]);
+        self.current = Some(Looked { batch, keys, with_keys, reached, ones_done, longest, matched });
         Ok(())
     }
 
@@ -181,11 +188,14 @@ impl Probe {
 
     /// Some pairs of rows whose keys are there once.
     fn ones(&mut self, looked: &mut Looked) -> Result<()> {
-        let Self { ones, rows, probed, batch_rows, .. } = self;
+        let Self { built, ones, rows, probed, batch_rows, .. } = self;
         rows.clear();
         probed.clear();
         let start = looked.ones_done;
-        let end = ones.rows.len().min(start + *batch_rows);
+        let mut end = ones.rows.len().min(start + *batch_rows);
+        while end - start > 1 && built.is_long(&ones.rows[start..end]) {
+            end = start + (end - start).div_ceil(2);
+        }
         looked.ones_done = end;
         rows.extend_from_slice(&ones.rows[start..end]);
         probed.extend_from_slice(ones.probed.get(start..end).unwrap_or_default());
@@ -196,19 +206,42 @@ impl Probe {
 
     /// Some pairs of rows with equal keys.
     fn pairs(&mut self, looked: &mut Looked) -> Result<()> {
-        let Self { built, found, rows, probed, batch_rows, .. } = self;
-        rows.clear();
-        probed.clear();
-        let Looked { with_keys, reached, .. } = looked;
-        if reached.keys < *with_keys {
-            built.index.pairs(&found[..*with_keys], reached, *batch_rows, rows, probed);
-        }
-        if reached.keys >= *with_keys {
-            pairs(found, reached, *batch_rows, rows, probed, |_, run| {
-                &built.nulls[run.start as usize..run.end as usize]
-            });
+        let (before, mut count) = (looked.reached, self.batch_rows);
+        loop {
+            let Self { built, found, rows, probed, .. } = self;
+            rows.clear();
+            probed.clear();
+            let Looked { with_keys, reached, .. } = looked;
+            *reached = before;
+            if reached.keys < *with_keys {
+                built.index.pairs(&found[..*with_keys], reached, count, rows, probed);
+            }
+            if reached.keys >= *with_keys {
+                pairs(found, reached, count, rows, probed, |_, run| {
+                    &built.nulls[run.start as usize..run.end as usize]
+                });
+            }
+            if rows.len() < 2 || !self.is_long(looked) {
+                break;
+            }
+            count = self.rows.len().div_ceil(2);
         }
         self.put(looked, None)
+    }
+
+    /// Whether the pairs that have been put together are more than a batch that comes out is to have.
+    fn is_long(&self, looked: &Looked) -> bool {
+        let Self { spec, built, rows, probed, .. } = self;
+        if !built.may_be_long(rows.len(), looked.longest) {
+            return false;
+        }
+        let of_column = |array: &ArrayRef| {
+            let lengths = Lengths::of(array.as_ref());
+            lengths.map_or(0, |lengths| probed.iter().map(|row| lengths.of_row(*row as usize)).sum::<usize>())
+        };
+        let of_probe: usize = asked_for(spec, &looked.batch, &looked.keys).map(of_column).sum();
+        let of_built: usize = (0..built.kept.len()).map(|column| built.bytes_of(column, rows)).sum();
+        of_probe + of_built > BYTES_MAX
     }
 
     /// What comes of the pairs that have been put together. Those of all rows of the probe side from `row_by_row` on need not be named, where
@@ -289,6 +322,16 @@ impl Probe {
     }
 }
 
+/// The columns of the probe side that come out, or that the condition is about.
+fn asked_for<'a>(spec: &'a Spec, batch: &'a RecordBatch, keys: &'a [ArrayRef]) -> impl Iterator<Item = &'a ArrayRef> {
+    let of_filter = spec.filter.iter().flat_map(|filter| &filter.columns);
+    spec.columns.iter().chain(of_filter).filter_map(move |source| match source {
+        Source::Probe(column) => Some(batch.column(*column)),
+        Source::Key(key) => Some(&keys[*key]),
+        Source::Kept(_) | Source::Mark => None,
+    })
+}
+
 /// The rows of a key.
 fn rows_of(built: &Built, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
     if found.part != NULLS {
@@ -320,7 +363,7 @@ impl Rest {
     /// # Errors
     /// Where rows do not fit one array.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let Self { spec, built, batch_rows, cursor, .. } = self;
+        let (spec, built) = (Arc::clone(&self.spec), Arc::clone(&self.built));
         let alone = spec.left_alone();
         if alone == Alone::Nothing || (spec.null_aware && built.seen.null.load(Ordering::Relaxed)) {
             return Ok(None);
@@ -331,22 +374,14 @@ impl Rest {
             Alone::Unmatched => !built.is_noted(row),
             Alone::Marked => true,
         };
-        let (mut rows, mut keys): (Vec<u32>, Keys) = (Vec::new(), spec.packing.none());
-        built.index.walk(cursor, *batch_rows, &wanted, &mut rows, &mut keys);
+        let (mut rows, keys) = self.with_keys(&wanted);
         let has_keys = !rows.is_empty();
         if !has_keys {
             // NULL is not unequal to what there is, unless there is nothing.
             if spec.null_aware && built.seen.any.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            while rows.len() < *batch_rows
-                && let Some(row) = built.nulls.get(self.next_null)
-            {
-                self.next_null += 1;
-                if wanted(*row) {
-                    rows.push(*row);
-                }
-            }
+            rows = self.without_keys(&wanted);
             if rows.is_empty() {
                 return Ok(None);
             }
@@ -361,6 +396,43 @@ impl Rest {
             BooleanArray::new(marks, None)
         });
         let sides = Sides { count: rows.len(), left: Some(&rows), left_keys: keys.as_deref(), right: None, marks };
-        Ok(Some(sides.batch(built, &spec.schema, &spec.columns)?))
+        Ok(Some(sides.batch(&built, &spec.schema, &spec.columns)?))
+    }
+
+    /// The next rows that have keys, with these: as many as a batch is to have.
+    fn with_keys(&mut self, wanted: &dyn Fn(u32) -> bool) -> (Vec<u32>, Keys) {
+        let Self { spec, built, batch_rows, cursor, .. } = self;
+        let (before, mut count) = (*cursor, *batch_rows);
+        loop {
+            let (mut rows, mut keys) = (Vec::new(), spec.packing.none());
+            *cursor = before;
+            built.index.walk(cursor, count, wanted, &mut rows, &mut keys);
+            if rows.len() < 2 || !built.is_long(&rows) {
+                return (rows, keys);
+            }
+            count = rows.len().div_ceil(2);
+        }
+    }
+
+    /// The next rows without keys, the same.
+    fn without_keys(&mut self, wanted: &dyn Fn(u32) -> bool) -> Vec<u32> {
+        let Self { built, batch_rows, next_null, .. } = self;
+        let (before, mut count) = (*next_null, *batch_rows);
+        loop {
+            let mut rows = Vec::new();
+            *next_null = before;
+            while rows.len() < count
+                && let Some(row) = built.nulls.get(*next_null)
+            {
+                *next_null += 1;
+                if wanted(*row) {
+                    rows.push(*row);
+                }
+            }
+            if rows.len() < 2 || !built.is_long(&rows) {
+                return rows;
+            }
+            count = rows.len().div_ceil(2);
+        }
     }
 }

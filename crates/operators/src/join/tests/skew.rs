@@ -1,6 +1,7 @@
 //! Keys and rows that are as bad as they come: one key for all, keys that collide, keys in an order, wide rows, long texts.
 
 use super::*;
+use crate::join::texts::{BYTES_MAX, of_batch};
 
 /// Rows of keys, with an id.
 fn keyed(keys: &[i64]) -> RecordBatch {
@@ -139,4 +140,41 @@ fn long_texts_are_joined() {
     };
     // They differ in the last byte.
     check(&runtime, "a megabyte", &made(&|row| row), &made(&|row| row % 5 + 8));
+}
+
+#[test]
+fn long_texts_come_out_in_small_batches() {
+    let runtime = runtime();
+    let fields = ["id", "key"].map(|name| Field::new(name, DataType::Int64, false)).into_iter();
+    let schema = Arc::new(Schema::new(fields.chain([Field::new("text", DataType::Utf8, true)]).collect::<Vec<_>>()));
+    let made = |rows: i64, key: &dyn Fn(i64) -> i64, length: usize| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new((1..=rows).collect::<Int64Array>()),
+            Arc::new((0..rows).map(|row| key(row) * 1_000_003).collect::<Int64Array>()),
+            Arc::new((0..rows).map(|row| Some(format!("{}{row}", "x".repeat(length)))).collect::<StringArray>()),
+        ];
+        RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
+    };
+    let long = 100 << 10;
+    // Each key once, each three times, and keys that nobody else has.
+    let (once, thrice) = (made(12, &|row| row, long), made(12, &|row| row % 4, long));
+    let (many, lone) = (made(100, &|row| row % 12, 3), made(40, &|row| -1 - row, long));
+    for (left, right) in [(&once, &many), (&thrice, &many), (&many, &thrice), (&thrice, &thrice), (&lone, &once)] {
+        let (left_table, right_table) = (table(left, 2, 5), table(right, 2, 5));
+        for join_type in [JoinType::Inner, JoinType::Full, JoinType::LeftAnti, JoinType::RightSemi] {
+            let nulls = NullEquality::NullEqualsNothing;
+            let wanted = Wanted { join_type, keys: vec!["key"], nulls, is_filtered: false, null_aware: false };
+            let expected = stock_result(&runtime, &left_table, &right_table, &wanted);
+            let plan = own(&stock(&left_table, &right_table, &wanted), None);
+            let batches = runtime.block_on(collect(Arc::clone(&plan), context_of(1 << 30, 8192))).unwrap();
+            // A batch has as much of the left side at most, and beside that what came in one of the right side.
+            let most = 2 * BYTES_MAX;
+            assert!(batches.iter().all(|batch| of_batch(batch) <= most), "{join_type}");
+            let found = concat_batches(&plan.schema(), &batches).unwrap();
+            assert!(origins(&found, left, right, join_type) == origins(&expected, left, right, join_type));
+            // Not one by one either.
+            let bytes: usize = batches.iter().map(of_batch).sum();
+            assert!(batches.len() <= 4 + 4 * bytes / BYTES_MAX, "{join_type}: {} batches of {bytes}", batches.len());
+        }
+    }
 }
