@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   chunk of rows -> its keys are known by their places in the table, and go
-//!                 -> a key that is there twice, or one that is too far from the others: keys come back, and a table is made at the end
+//!                 -> a key that is there twice, one that is too far from the others, or many with nothing between them: keys come back, and a
+//!                    table is made at the end
 //! ```
 //!
 //! Called by `run` for each chunk, under its lock, and by `build`, which has no more to make.
@@ -20,6 +21,12 @@ use crate::memory::{Charge, Memory, Wish};
 
 /// Chunks whose keys come back together, when there is little memory.
 pub(crate) const TOGETHER: usize = 8;
+
+/// Bytes of a table that nobody asks whether they pay: a few million keys may come in any order, and the first of them be all over it.
+const UNASKED: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
+/// Bytes for a row that has come, beyond which they do not: four times what a table of hashes takes. How many rows are to come, as of the joins
+/// beneath, is often wrong by far, and of keys that are far apart each has a segment to itself.
+const ROW_BYTES: usize = if cfg!(test) { 12 } else { 48 };
 
 /// See the module.
 pub(crate) struct Early {
@@ -72,7 +79,12 @@ impl Early {
             touched.touch(self.counting.place(key));
             true
         });
-        self.charge.grow(self.table.missing_bytes(&touched), Wish::IfFree)?;
+        let missing = self.table.missing_bytes(&touched);
+        let most = UNASKED.max((self.rows + chunk.rows).saturating_mul(ROW_BYTES));
+        if missing > 0 && self.charge.bytes() + missing > most {
+            return Ok(false);
+        }
+        self.charge.grow(missing, Wish::IfFree)?;
         self.table.add_segments(&touched);
         self.bounds = bounds;
         if !each_key(chunk, |place, key| self.table.add(key, row_number(number, place))) {
