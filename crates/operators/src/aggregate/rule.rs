@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::sorts::sort::SortExec;
@@ -20,9 +20,14 @@ pub struct HashAggregates;
 impl PhysicalOptimizerRule for HashAggregates {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let streams = config.execution.target_partitions.max(1);
+        // Those that stay; what is beneath them does not.
+        let mut of_few: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         let replaced = plan.transform_down(|node| {
-            if node.downcast_ref::<SortExec>().is_some_and(wants_few) {
-                return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
+            if let Some(sort) = node.downcast_ref::<SortExec>() {
+                of_few.extend(wanted_of_few(sort).cloned());
+            }
+            if of_few.iter().any(|stays| Arc::ptr_eq(stays, &node)) {
+                return Ok(Transformed::no(node));
             }
             let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
             Ok(match in_place_of(aggregate, streams)? {
@@ -42,19 +47,20 @@ impl PhysicalOptimizerRule for HashAggregates {
     }
 }
 
-/// Whether the engine keeps no more groups than a sort above them wants.
-fn wants_few(sort: &SortExec) -> bool {
+/// The aggregation beneath a sort of which the engine keeps no more groups than that wants: in the order of its only column.
+fn wanted_of_few(sort: &SortExec) -> Option<&Arc<dyn ExecutionPlan>> {
     let mut node = sort.input();
     while node.name() == "ProjectionExec"
         && let [input] = node.children()[..]
     {
         node = input;
     }
-    let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return false };
-    let is_one = aggregate.group_expr().expr().len() == 1;
-    sort.fetch().is_some()
+    let aggregate = node.downcast_ref::<AggregateExec>()?;
+    let is_one = aggregate.group_expr().expr().len() == 1 && sort.expr().len() == 1;
+    let is_few = sort.fetch().is_some()
         && is_one
-        && (aggregate.get_minmax_desc().is_some() || aggregate.is_unordered_unfiltered_group_by_distinct())
+        && (aggregate.get_minmax_desc().is_some() || aggregate.is_unordered_unfiltered_group_by_distinct());
+    is_few.then_some(node)
 }
 
 fn in_place_of(last: &AggregateExec, streams: usize) -> Result<Option<HashAggregateExec>> {

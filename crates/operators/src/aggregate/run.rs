@@ -95,7 +95,7 @@ impl Run {
         while let Some(batch) = input.next().await.transpose()? {
             if batch.num_rows() > 0 {
                 for rows in self.spec.rows(&batch)? {
-                    stream.add(rows)?;
+                    stream.add(rows?)?;
                 }
             }
         }

@@ -217,11 +217,11 @@ impl Spec {
         self.aggregates.iter().map(|one| one.state(memory)).collect()
     }
 
-    /// Rows of the input, for each set of keys.
+    /// Rows of the input, for each set of keys: packed when it is their turn, since all of them are as many bytes as there are sets.
     ///
     /// # Errors
-    /// What evaluating finds.
-    pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<Vec<Rows>> {
+    /// What evaluating finds; of each, where a batch has more bytes of keys than 32 bits count.
+    pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<impl Iterator<Item = Result<Rows>>> {
         let count = batch.num_rows();
         let array = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(count);
         let keys = match &self.sets {
@@ -238,7 +238,7 @@ impl Spec {
                 None => None,
             });
         }
-        keys.iter().map(|keys| self.of_keys(keys, &values, &filters)).collect()
+        Ok(keys.into_iter().map(move |keys| self.of_keys(&keys, &values, &filters)))
     }
 
     fn of_keys(&self, keys: &[ArrayRef], values: &[Vec<ArrayRef>], filters: &[Option<BooleanArray>]) -> Result<Rows> {

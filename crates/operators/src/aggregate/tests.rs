@@ -35,6 +35,7 @@ use crate::memory::{Memory, Wish};
 
 mod engines;
 mod expected;
+mod few;
 pub(crate) mod lot;
 mod room;
 mod skew;

@@ -217,7 +217,8 @@ impl Probe {
                 built.index.pairs(&found[..*with_keys], reached, count, rows, probed);
             }
             if reached.keys >= *with_keys {
-                pairs(found, reached, count, rows, probed, |_, run| &built.nulls[run.start as usize..run.end as usize]);
+                let nulls = &built.nulls;
+                pairs(found, reached, count, rows, probed, |_, run| &nulls[run.start as usize..run.end as usize]);
             }
             if rows.len() < 2 || !self.is_long(looked) {
                 break;

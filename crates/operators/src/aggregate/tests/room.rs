@@ -32,7 +32,7 @@ fn a_table_has_little_more_room_than_its_groups_need() {
         let mut table = Partition::new(&spec, secret, &memory()).unwrap();
         let (mut hashes, mut numbers, mut ids, mut calls) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for start in (0..ROWS).step_by(LOT as usize) {
-            let rows = spec.rows(&lot(start, keys)).unwrap().pop().unwrap();
+            let rows = spec.rows(&lot(start, keys)).unwrap().next().unwrap().unwrap();
             rows.packed.hashes(secret, &mut hashes);
             all_rows(&mut numbers, rows.packed.len());
             let to_come = Some((ROWS - start) as f64 / start.max(1) as f64);

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use arrow::compute::filter_record_batch;
 use datafusion_common::cast::as_boolean_array;
+use datafusion_execution::SendableRecordBatchStream;
 use datafusion_physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion_physical_optimizer::filter_pushdown::FilterPushdown;
+use futures::StreamExt;
 
 use super::*;
 use crate::join::filter::{KeysOfJoin, keys_of_join};
@@ -18,6 +20,22 @@ fn telling(join: &HashJoinExec, secret: Option<Secret>) -> Arc<dyn ExecutionPlan
 fn told(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn PhysicalExpr>> {
     let told = plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told();
     told.map(|told| told.current().unwrap())
+}
+
+/// Begins to join: scans are told then what there is, as long as somebody has what comes back.
+fn begun(
+    runtime: &tokio::runtime::Runtime,
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Vec<SendableRecordBatchStream> {
+    let outputs = 0..plan.output_partitioning().partition_count();
+    let mut outputs: Vec<_> = outputs.map(|output| plan.execute(output, Arc::clone(context)).unwrap()).collect();
+    // The others have not ended, and what is shared goes with the last.
+    assert!(outputs.len() > 1);
+    if let Some(batch) = runtime.block_on(outputs[0].next()) {
+        batch.unwrap();
+    }
+    outputs
 }
 
 /// The rows that pass.
@@ -59,7 +77,9 @@ fn no_row_with_a_match_is_left_out() {
                     let expected = nested_loop(&left, &right, &wanted);
                     let found = run(&runtime, &plan, &context_of(1 << 30, 8192));
                     assert_eq!(origins(&found, &left, &right, wanted.join_type), expected, "{wanted:?}");
+                    let outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
                     let rest = passed(&told(&plan).unwrap(), &right);
+                    drop(outputs);
                     let again = own(&stock(&left_table, &table(&rest, 2, 16), &wanted), secret);
                     let found = run(&runtime, &again, &context_of(1 << 30, 8192));
                     let found = origins(&found, &left, &right, wanted.join_type);
@@ -85,7 +105,7 @@ fn most_rows_without_a_match_are_left_out() {
         let left = made(Rows { count: rows, keys, null: 0, seed: 1, ..NONE });
         for keys in KEYS.iter().filter(|keys| !keys.contains(&"flag")) {
             let plan = telling(&inner(keys.to_vec(), &left, &right), None);
-            run(&runtime, &plan, &context_of(1 << 30, 8192));
+            let _outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
             let left_over = passed(&told(&plan).unwrap(), &right).num_rows();
             assert!(left_over < 500, "{rows} {keys:?}: {left_over} of 5000");
         }
@@ -121,20 +141,22 @@ fn nothing_is_told_of_what_is_in_files_and_nothing_of_rows_that_were() {
     let right = made(Rows { count: 100, keys: 1 << 40, null: 0, seed: 2, ..NONE });
     let join = inner(vec!["text"], &left, &right);
     let free = telling(&join, None);
-    run(&runtime, &free, &context_of(1 << 30, 500));
+    let outputs = begun(&runtime, &free, &context_of(1 << 30, 500));
     assert!(passed(&told(&free).unwrap(), &right).num_rows() < 30);
     let less = telling(&join, None);
-    run(&runtime, &less, &context_of(peak(&free) / 4, 500));
+    let of_less = begun(&runtime, &less, &context_of(peak(&free) / 4, 500));
     assert!(files(&less) > 0);
     assert_eq!(passed(&told(&less).unwrap(), &right), right);
+    drop(of_less);
 
     let before = told(&free).unwrap();
     let scan = Arc::clone(free.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap());
     let fresh = Arc::clone(&free).reset_state().unwrap();
     assert!(told(&fresh).is_none());
     assert_eq!(passed(&scan.current().unwrap(), &right), right);
-    // The table goes with the execution, whoever has the filter still.
-    drop((free, fresh));
+    // The table goes with the execution, whoever has the filter or the plan still.
+    assert!(passed(&before, &right).num_rows() < 30);
+    drop(outputs);
     drop(runtime);
     assert_eq!(passed(&before, &right), right);
 }
@@ -144,7 +166,7 @@ fn a_filter_that_leaves_out_little_is_not_asked_again() {
     let runtime = runtime();
     let rows = made(Rows { count: 3000, keys: 5000, null: 0, seed: 1, ..NONE });
     let plan = telling(&inner(vec!["wide"], &rows, &rows), None);
-    run(&runtime, &plan, &context_of(1 << 30, 8192));
+    let _outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
     let filter = told(&plan).unwrap();
     assert_eq!(passed(&filter, &rows), rows);
     let other = made(Rows { count: 100, keys: 1 << 40, null: 0, seed: 2, ..NONE });
@@ -168,7 +190,7 @@ fn keys_are_listed_where_they_are_few() {
             keys_of_join(&filter, keys_max, bytes_max, charge).unwrap()
         };
         assert!(matches!(listed(100, 1 << 20, &mut |_| true), KeysOfJoin::Any), "{key}");
-        run(&runtime, &plan, &context_of(1 << 30, 8192));
+        let _outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
         let mut charged = 0;
         let mut charge = |bytes: usize| {
             charged += bytes;
