@@ -30,7 +30,8 @@ fn names(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
 fn those_of_which_few_are_wanted_stay_and_what_is_beneath_them_does_not() {
     let greatest = "max(small) false None";
     let max = || Wanted(max_udaf(), "small", false, None);
-    let (stays, own) = (vec!["SortExec", "AggregateExec", "AggregateExec"], vec!["SortExec", "HashAggregateExec"]);
+    let (stays, own) =
+        (vec!["SortExec(TopK)", "AggregateExec", "AggregateExec"], vec!["SortExec(TopK)", "HashAggregateExec"]);
     for (wanted, columns, expected) in [
         (vec![max()], &[greatest][..], &stays),
         (vec![], &["id"][..], &stays),
