@@ -28,6 +28,7 @@ use datafusion_optimizer::AnalyzerRule;
 use super::unions;
 use crate::catalog::{digits_in, numeric};
 use crate::decimals::NumericOperation;
+use crate::float_sum;
 use crate::floats::FloatCheck;
 use crate::integer_sum;
 use crate::tree::rewrite_nodes_with_subqueries;
@@ -261,6 +262,8 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         let mut columns = Vec::with_capacity(parts.len());
         for (func, arg) in parts {
             let name = computed_name(computed.len());
+            let is_of_floats = func.name() == "sum" && arg.get_type(&schema)? == DataType::Float64;
+            let func = if is_of_floats { float_sum::udaf() } else { func };
             let mut params = function.params.clone();
             params.args = vec![arg];
             let fun = WindowFunctionDefinition::AggregateUDF(func);
