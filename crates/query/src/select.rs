@@ -96,6 +96,7 @@ mod subqueries;
 mod targets;
 mod times;
 mod values;
+mod windows;
 mod with_once;
 
 pub use names::name_outputs;
