@@ -302,7 +302,6 @@ fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
     };
     let scalar = match (wide, digits) {
         (ScalarType::Numeric { .. }, Some(precision)) => ScalarType::Numeric { precision, scale: 0 },
-        (ScalarType::Varchar { .. }, _) => ScalarType::Varchar { length: None },
         (wide, _) => wide,
     };
     Some(Wider { is_right, sql_type: SqlType::Scalar(scalar) })
