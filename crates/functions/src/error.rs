@@ -195,6 +195,8 @@ fn from_schema(error: &SchemaError) -> Error {
                     )
                 }
             }
+            None if is_table(field, valid_fields) => Error::unsupported("a row as a value is not supported")
+                .with_hint(format!("\"{}\" is a table here, and no column: say its columns.", field.name)),
             None => undefined_column(&field.name, true),
         },
         SchemaError::AmbiguousReference { field } => ambiguous(&field.name),
@@ -202,6 +204,11 @@ fn from_schema(error: &SchemaError) -> Error {
             Error::new(ErrorCode::DuplicateColumn, format!("column \"{name}\" specified more than once"))
         }
     }
+}
+
+/// Whether a name that no column has is that of a table beside: to PostgreSQL its row.
+fn is_table(field: &Column, valid_fields: &[Column]) -> bool {
+    valid_fields.iter().any(|valid| valid.relation.as_ref().is_some_and(|table| table.table() == field.name))
 }
 
 /// Whether several columns are shown by a name that none of them has: those of a query in FROM that are called alike.

@@ -85,6 +85,7 @@ mod per_row;
 mod qualifiers;
 mod reading;
 mod ready;
+mod references;
 mod rewrite;
 mod runnable;
 mod scopes;
@@ -95,6 +96,7 @@ mod subqueries;
 mod targets;
 mod times;
 mod values;
+mod whole_rows;
 mod with_once;
 
 pub use names::name_outputs;

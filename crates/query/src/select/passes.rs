@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, scopes, stars, targets,
-    values, with_once,
+    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, references, scopes, stars,
+    targets, values, whole_rows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -17,6 +17,8 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
+    references::settle(query)?;
+    whole_rows::settle(planner.catalog, query)?;
     scopes::settle_recursive(query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;

@@ -370,7 +370,6 @@ fn check_body(body: &SetExpr) -> ControlFlow<Error> {
             check_body(right)
         }
         SetExpr::Select(select) => {
-            queries::check_tables(select)?;
             let string_label = select
                 .projection
                 .iter()

@@ -5,44 +5,12 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode};
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, UnaryOperator, Value,
 };
 
 use crate::select::names::folded;
 use crate::select::reading::without_tables;
 use crate::select::targets::is_no_place;
-
-/// Tables of one FROM have different names.
-pub(super) fn check_tables(select: &Select) -> ControlFlow<Error> {
-    let mut seen = HashSet::new();
-    let factors = select
-        .from
-        .iter()
-        .flat_map(|item| std::iter::once(&item.relation).chain(item.joins.iter().map(|join| &join.relation)));
-    for factor in factors {
-        let name = match factor {
-            TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
-                folded(&alias.name)
-            }
-            // A name with a schema may stand beside one of another schema.
-            TableFactor::Table { name, .. } => match &name.0[..] {
-                [part] => match part.as_ident() {
-                    Some(ident) => folded(ident),
-                    None => continue,
-                },
-                _ => continue,
-            },
-            _ => continue,
-        };
-        if !seen.insert(name.clone()) {
-            return ControlFlow::Break(Error::new(
-                ErrorCode::DuplicateAlias,
-                format!("table name \"{name}\" specified more than once"),
-            ));
-        }
-    }
-    ControlFlow::Continue(())
-}
 
 /// Parentheses around what ORDER BY and DISTINCT ON are about mean nothing: `ORDER BY (1)` is about a position too.
 pub(super) fn unwrap_parentheses(query: &mut Query) {

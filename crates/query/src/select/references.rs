@@ -1,0 +1,320 @@
+//! Tables of FROM and the names that say them with a schema: `public.t.a`, `public.t.*`.
+//!
+//! To PostgreSQL a table that has an alias is called by that alone, and of a table without one the schema may be said. The engine takes a
+//! table with an alias for one of any schema, and knows `t.*` only where FROM says `t` as it does. Here a table loses its schema, or has its
+//! name for an alias, and so do the names that mean it: who comes later sees `t`, `t.a` and `t.*`.
+//!
+//! Called by the planner for each query, before anything asks what FROM gives.
+
+use std::ops::ControlFlow;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::walk;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitorMut,
+};
+
+use super::names::folded;
+use crate::system_tables;
+
+/// The schema whose names are found before all others.
+const SYSTEM_SCHEMA: &str = "pg_catalog";
+/// The schema of users' tables.
+const USER_SCHEMA: &str = "public";
+/// What names begin with that no user gives: those of the target of a statement, beside an alias that its user may not have written.
+const OWN_MARK: char = '\u{1}';
+
+/// Settles the names of a query and of the queries inside it.
+///
+/// # Errors
+/// 42712 for two tables of one name in one FROM, 0A000 where only their schemas tell them apart; 42P01 for a name with a schema, a star or
+/// the name behind an alias that means no table of FROM.
+pub(super) fn settle(query: &mut Query) -> Result<()> {
+    match walk::visit_mut(query, &mut References::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// A table of FROM.
+struct Table {
+    /// What its columns are said with.
+    name: String,
+    /// The schema that may be said before that.
+    schema: Option<String>,
+    /// Its own name, which an alias hides.
+    hidden: Option<String>,
+}
+
+impl Table {
+    fn called(alias: &TableAlias) -> Self {
+        Self { name: folded(&alias.name), schema: None, hidden: None }
+    }
+}
+
+/// What is in FROM of the queries that are being looked at, from the outermost. A query has a level for what it is sorted by, and each
+/// SELECT of it one of its own.
+#[derive(Default)]
+struct References {
+    levels: Vec<Level>,
+    /// Names of WITH queries of the queries around, a list for each.
+    with: Vec<Vec<String>>,
+}
+
+struct Level {
+    tables: Vec<Table>,
+    /// One of its own tables is being looked at, a query that sees none of the others.
+    is_hidden: bool,
+}
+
+impl References {
+    /// The schema in which a name without one is found.
+    fn schema_of(&self, name: &str) -> &'static str {
+        let is_with = self.with.iter().flatten().any(|known| known == name);
+        if system_tables::is_known(SYSTEM_SCHEMA, name) && !is_with { SYSTEM_SCHEMA } else { USER_SCHEMA }
+    }
+
+    fn tables_of(&self, select: &Select) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for table in &select.from {
+            self.collect(table, &mut tables);
+        }
+        tables
+    }
+
+    fn collect(&self, table: &TableWithJoins, tables: &mut Vec<Table>) {
+        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+            match factor {
+                TableFactor::Table { name, alias: Some(alias), args: None, .. } => {
+                    let own = name.0.last().and_then(|part| part.as_ident()).map(folded);
+                    let is_target = own.as_ref().is_some_and(|own| own.starts_with(OWN_MARK));
+                    let schema = is_target.then(|| USER_SCHEMA.to_owned());
+                    tables.push(Table { schema, hidden: own.filter(|_| !is_target), ..Table::called(alias) });
+                }
+                TableFactor::Table { alias: Some(alias), .. }
+                | TableFactor::Derived { alias: Some(alias), .. }
+                | TableFactor::Function { alias: Some(alias), .. }
+                | TableFactor::UNNEST { alias: Some(alias), .. }
+                | TableFactor::NestedJoin { alias: Some(alias), .. } => tables.push(Table::called(alias)),
+                TableFactor::NestedJoin { table_with_joins, alias: None } => self.collect(table_with_joins, tables),
+                TableFactor::Table { name, alias: None, .. } | TableFactor::Function { name, alias: None, .. } => {
+                    let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(folded);
+                    let Some(name) = parts.next() else { continue };
+                    let schema = parts.next().unwrap_or_else(|| self.schema_of(&name).to_owned());
+                    tables.push(Table { name, schema: Some(schema), hidden: None });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hides the tables of the SELECT around a query in its FROM, which its query has a level of too, or shows them again.
+    fn hide(&mut self, factor: &TableFactor, is_hidden: bool) {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.levels.iter_mut().rev().take(2).for_each(|level| level.is_hidden = is_hidden);
+        }
+    }
+
+    /// The levels that are seen, from the innermost.
+    fn seen(&self) -> impl Iterator<Item = &Level> {
+        self.levels.iter().rev().filter(|level| !level.is_hidden)
+    }
+
+    /// 42P01 for a name that means no table, which may be the one that an alias hides.
+    fn missing(&self, name: &str) -> Error {
+        let hidden = self.seen().flat_map(|level| &level.tables).find(|table| table.hidden.as_deref() == Some(name));
+        match hidden {
+            Some(table) => {
+                let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
+                let hint = format!("Perhaps you meant to reference the table alias \"{}\".", table.name);
+                Error::new(ErrorCode::UndefinedTable, message).with_hint(hint)
+            }
+            None => Error::new(ErrorCode::UndefinedTable, format!("missing FROM-clause entry for table \"{name}\"")),
+        }
+    }
+
+    /// Whether the table that a name means is of the schema that stands before the name.
+    ///
+    /// # Errors
+    /// 42P01 where none is; 0A000 where the name by itself means another table.
+    fn check_schema(&self, schema: &Ident, table: &Ident) -> Result<()> {
+        let (schema, name) = (folded(schema), folded(table));
+        let mut is_other = false;
+        for found in self.seen().flat_map(|level| &level.tables).filter(|table| table.name == name) {
+            if found.schema.as_ref() != Some(&schema) {
+                is_other = true;
+            } else if is_other {
+                let message =
+                    format!("\"{schema}.{name}\" beside another table that is called \"{name}\" is not supported");
+                return Err(Error::unsupported(message).with_hint("Give one of them an alias."));
+            } else {
+                return Ok(());
+            }
+        }
+        Err(self.missing(&name))
+    }
+
+    /// Looks at the table before a column's name: 42P01 where an alias hides it, and no other one is called so.
+    fn check_table(&self, table: &Ident) -> Result<()> {
+        let name = folded(table);
+        let mut tables = self.levels.iter().flat_map(|level| &level.tables);
+        let is_hidden = |level: &Level| level.tables.iter().any(|table| table.hidden.as_ref() == Some(&name));
+        if tables.any(|table| table.name == name) || !self.seen().any(is_hidden) {
+            return Ok(());
+        }
+        Err(self.missing(&name))
+    }
+
+    /// Looks at the table of a star.
+    fn check_star(&self, table: &Ident) -> Result<()> {
+        let name = folded(table);
+        let has_it = |level: &Level| level.tables.iter().any(|table| table.name == name);
+        if self.levels.last().is_some_and(has_it) {
+            return Ok(());
+        }
+        if self.seen().any(has_it) {
+            return Err(Error::unsupported(format!("{name}.* of a table of a query around is not supported"))
+                .with_hint("Say the columns."));
+        }
+        Err(self.missing(&name))
+    }
+
+    fn check_stars(&self, list: &mut [SelectItem]) -> Result<()> {
+        for item in list {
+            let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item else {
+                continue;
+            };
+            let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+            match parts[..] {
+                [table] => self.check_star(table)?,
+                [schema, table] => {
+                    self.check_schema(schema, table)?;
+                    self.check_star(table)?;
+                    *name = ObjectName::from(vec![table.clone()]);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of one FROM are called differently.
+    fn check_names(tables: &[Table]) -> Result<()> {
+        for (number, table) in tables.iter().enumerate() {
+            let name = &table.name;
+            // A part that a rewritten statement is made of.
+            if name.contains(OWN_MARK) {
+                continue;
+            }
+            let Some(other) = tables[..number].iter().find(|other| other.name == *name) else { continue };
+            if table.schema.is_some() && other.schema.is_some() && table.schema != other.schema {
+                let message = format!("tables \"{name}\" of two schemas in one FROM are not supported");
+                return Err(Error::unsupported(message).with_hint("Give one of them an alias."));
+            }
+            let message = format!("table name \"{name}\" specified more than once");
+            return Err(Error::new(ErrorCode::DuplicateAlias, message));
+        }
+        Ok(())
+    }
+
+    /// A table with a schema is said without it, or has its name for an alias where that would mean another one.
+    fn settle_table(&self, factor: &mut TableFactor) {
+        let TableFactor::Table { name, alias: alias @ None, args: None, .. } = factor else { return };
+        let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+        let [schema, table] = parts[..] else { return };
+        let table = table.clone();
+        let known = folded(&table);
+        let is_with = self.with.iter().flatten().any(|with| *with == known);
+        if folded(schema) == self.schema_of(&known) && !is_with {
+            *name = ObjectName::from(vec![table]);
+        } else {
+            *alias = Some(TableAlias { explicit: true, name: table, columns: Vec::new(), at: None });
+        }
+    }
+
+    fn settle_expression(&self, expr: &mut Expr) -> Result<()> {
+        match expr {
+            Expr::CompoundIdentifier(names) => match &names[..] {
+                [table, _] => self.check_table(table)?,
+                [schema, table, _] => {
+                    self.check_schema(schema, table)?;
+                    names.remove(0);
+                }
+                _ => {}
+            },
+            // `public.t.tags[1]`
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                let name = |place: usize| match access_chain.get(place) {
+                    Some(AccessExpr::Dot(Expr::Identifier(name))) => Some(name),
+                    _ => None,
+                };
+                if let Expr::Identifier(schema) = root.as_ref()
+                    && let (Some(table), Some(_)) = (name(0), name(1))
+                {
+                    self.check_schema(schema, table)?;
+                    **root = Expr::Identifier(table.clone());
+                    access_chain.remove(0);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A result as visitors have it.
+fn flow(result: Result<()>) -> ControlFlow<Error> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+impl VisitorMut for References {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
+        self.with.push(with.collect());
+        let tables = match query.body.as_ref() {
+            SetExpr::Select(select) => self.tables_of(select),
+            _ => Vec::new(),
+        };
+        self.levels.push(Level { tables, is_hidden: false });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.levels.pop();
+        self.with.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let tables = self.tables_of(select);
+        flow(Self::check_names(&tables))?;
+        self.levels.push(Level { tables, is_hidden: false });
+        flow(self.check_stars(&mut select.projection))
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
+        self.levels.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.settle_table(factor);
+        self.hide(factor, true);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.hide(factor, false);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        flow(self.settle_expression(expr))
+    }
+}

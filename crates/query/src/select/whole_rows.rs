@@ -1,0 +1,267 @@
+//! Rows of tables as values: `count(t)`, `t.* IS NULL`, and others, which are refused.
+//!
+//! `t` is a row where no column is called so. The engine knows no such rows, and takes `count(t.*)` for `count(*)`, which counts the rows
+//! that an outer join has made up too. Where the name alone is said and something else may be meant by it, it stays as it is: the planner
+//! refuses what is no column.
+//!
+//! Called by the planner for each query, when its tables are said without their schemas.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result, TableSchema};
+use ashlar_functions::walk;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, ObjectName,
+    Query, Select, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
+};
+
+use super::aliases::outputs;
+use super::lowering::{is_named, strip};
+use super::names::folded;
+use crate::catalog::{CatalogState, Table};
+use crate::key_plan::single;
+
+/// Says such rows by their columns, in a query and in every query inside it.
+///
+/// # Errors
+/// 0A000
+pub(super) fn settle(catalog: &CatalogState, query: &mut Query) -> Result<()> {
+    match walk::visit_mut(query, &mut WholeRows { catalog, with: Vec::new(), levels: Vec::new() }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct WholeRows<'a> {
+    catalog: &'a CatalogState,
+    /// Names of WITH queries of the queries around, a list for each.
+    with: Vec<Vec<String>>,
+    /// From the outermost: a query has a level for what it is sorted by, and each SELECT of it one of its own.
+    levels: Vec<Level>,
+}
+
+/// What is in FROM.
+#[derive(Default)]
+struct Level {
+    tables: Vec<Rows>,
+    /// It has an outer join, whose rows may have nothing of a table.
+    is_outer: bool,
+}
+
+/// A table of FROM.
+struct Rows {
+    name: String,
+    /// Its columns, where they are known.
+    columns: Option<Vec<String>>,
+    /// One of them that is NULL in no row.
+    present: Option<String>,
+}
+
+impl WholeRows<'_> {
+    fn level_of(&self, select: &Select) -> Level {
+        let mut level = Level::default();
+        for table in &select.from {
+            self.collect(table, &mut level);
+        }
+        level
+    }
+
+    fn collect(&self, table: &TableWithJoins, level: &mut Level) {
+        self.add(&table.relation, level);
+        for join in &table.joins {
+            level.is_outer |= !is_inner(&join.join_operator);
+            self.add(&join.relation, level);
+        }
+    }
+
+    fn add(&self, factor: &TableFactor, level: &mut Level) {
+        match factor {
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.collect(table_with_joins, level),
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let schema = single(name).and_then(|name| self.schema_of(&name));
+                let own = || name.0.last().and_then(|part| part.as_ident()).map(folded);
+                let Some(known) = alias.as_ref().map(|alias| folded(&alias.name)).or_else(own) else { return };
+                let columns = schema.as_ref().map(|schema| {
+                    let names = schema.visible_columns().iter().map(|column| column.name.clone());
+                    renamed(names.collect(), alias.as_ref())
+                });
+                let place = schema.and_then(|known| known.visible_columns().iter().position(|column| !column.nullable));
+                let present = place.and_then(|place| columns.as_ref()?.get(place).cloned());
+                level.tables.push(Rows { name: known, columns, present });
+            }
+            TableFactor::Derived { subquery, alias: Some(alias), .. } => {
+                let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
+                let columns = names.map(|names| renamed(names, Some(alias)));
+                level.tables.push(Rows { name: folded(&alias.name), columns, present: None });
+            }
+            TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Function { alias: Some(alias), .. }
+            | TableFactor::UNNEST { alias: Some(alias), .. } => {
+                level.tables.push(Rows { name: folded(&alias.name), columns: None, present: None });
+            }
+            _ => {}
+        }
+    }
+
+    /// The schema of a user's table that is no file.
+    fn schema_of(&self, name: &str) -> Option<Arc<TableSchema>> {
+        if self.with.iter().flatten().any(|with| with == name) {
+            return None;
+        }
+        match self.catalog.table(name)? {
+            Table::Grid(region) => Some(region.schema()),
+            Table::Sharded(table) => Some(Arc::clone(&table.schema)),
+            Table::File(_) => None,
+        }
+    }
+
+    /// The table of the query's own FROM that a name with a star means.
+    fn starred(&self, name: &ObjectName) -> Option<&Rows> {
+        let name = single(name)?;
+        self.levels.last()?.tables.iter().find(|table| table.name == name)
+    }
+
+    /// The table of the query's own FROM whose rows a name by itself means; `None` where it may be a column.
+    fn named(&self, name: &Ident) -> Option<&Rows> {
+        // Behind the level of the query there is that of its SELECT: in a query inside, the name may be a column further out.
+        if self.levels.len() > 2 {
+            return None;
+        }
+        let name = folded(name);
+        let tables = &self.levels.last()?.tables;
+        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
+        if tables.iter().any(is_column) { None } else { tables.iter().find(|table| table.name == name) }
+    }
+
+    /// The table whose rows an expression is.
+    fn row_of(&self, expr: &Expr) -> Option<&Rows> {
+        match expr {
+            Expr::Nested(inner) => self.row_of(inner),
+            Expr::QualifiedWildcard(name, _) => self.starred(name),
+            Expr::Identifier(name) => self.named(name),
+            _ => None,
+        }
+    }
+
+    /// `count(t)` counts the rows that are one of the table.
+    fn counted(&self, function: &mut Function) {
+        let mut name = function.name.clone();
+        strip(&mut name);
+        let FunctionArguments::List(list) = &mut function.args else { return };
+        if !is_named(&name, "count") || list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+            return;
+        }
+        let [FunctionArg::Unnamed(arg)] = &mut list.args[..] else { return };
+        let found = match &*arg {
+            FunctionArgExpr::QualifiedWildcard(name) => self.starred(name),
+            FunctionArgExpr::Expr(expr) => self.row_of(expr),
+            _ => None,
+        };
+        let Some(table) = found else { return };
+        if let Some(column) = &table.present {
+            *arg = FunctionArgExpr::Expr(column_of(&table.name, column));
+        } else if self.levels.last().is_some_and(|level| !level.is_outer) {
+            *arg = FunctionArgExpr::Wildcard;
+        }
+    }
+
+    /// `t IS NULL`: whether all columns are; `t IS NOT NULL`: whether none is.
+    fn tested(&self, row: &Expr, negated: bool) -> Option<Expr> {
+        let table = self.row_of(row)?;
+        let tests = table.columns.as_ref()?.iter().map(|column| {
+            let column = Box::new(column_of(&table.name, column));
+            if negated { Expr::IsNotNull(column) } else { Expr::IsNull(column) }
+        });
+        let tests: Vec<Expr> = tests.collect();
+        if tests.is_empty() { None } else { Some(all_of(&tests)) }
+    }
+}
+
+/// The names of columns behind an alias that has others for the first of them.
+fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
+    let known = alias.iter().flat_map(|alias| &alias.columns);
+    for (name, column) in names.iter_mut().zip(known) {
+        *name = folded(&column.name);
+    }
+    names
+}
+
+fn column_of(table: &str, column: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), Ident::with_quote('"', column)])
+}
+
+/// Conditions of which all must hold, at least one: as deep as their number has binary digits.
+fn all_of(tests: &[Expr]) -> Expr {
+    if let [test] = tests {
+        return test.clone();
+    }
+    let (left, right) = tests.split_at(tests.len() / 2);
+    let (left, right) = (Box::new(all_of(left)), Box::new(all_of(right)));
+    Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::And, right }))
+}
+
+/// Whether all rows of a join have one of each side.
+fn is_inner(join: &JoinOperator) -> bool {
+    matches!(join, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
+}
+
+/// Whether an argument is `t.*`.
+fn is_row(arg: &FunctionArg) -> bool {
+    let (FunctionArg::Unnamed(arg) | FunctionArg::Named { arg, .. } | FunctionArg::ExprNamed { arg, .. }) = arg;
+    matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
+}
+
+impl VisitorMut for WholeRows<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
+        self.with.push(with.collect());
+        self.levels.push(match query.body.as_ref() {
+            SetExpr::Select(select) => self.level_of(select),
+            _ => Level::default(),
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.levels.pop();
+        self.with.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        self.levels.push(self.level_of(select));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
+        self.levels.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let tested = match &*expr {
+            Expr::IsNull(row) => self.tested(row, false),
+            Expr::IsNotNull(row) => self.tested(row, true),
+            _ => None,
+        };
+        if let Some(tested) = tested {
+            *expr = tested;
+            return ControlFlow::Continue(());
+        }
+        let is_refused = match expr {
+            Expr::Function(function) => {
+                self.counted(function);
+                matches!(&function.args, FunctionArguments::List(list) if list.args.iter().any(is_row))
+            }
+            Expr::QualifiedWildcard(..) => true,
+            _ => false,
+        };
+        if is_refused {
+            return ControlFlow::Break(Error::unsupported("a row as a value is not supported"));
+        }
+        ControlFlow::Continue(())
+    }
+}
