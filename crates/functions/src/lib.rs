@@ -26,6 +26,7 @@ pub mod integer_sum;
 pub mod json;
 pub mod lengths;
 pub mod math;
+pub mod named_casts;
 pub mod names;
 pub mod numbers;
 pub mod patterns;
@@ -70,6 +71,7 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
         }
     }
     registry.register_udaf(array_agg::udaf())?;
+    registry.register_udf(Arc::new(named_casts::udf()))?;
     for name in registry.udfs() {
         if is_foreign(&name) {
             registry.deregister_udf(&name)?;

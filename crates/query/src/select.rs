@@ -65,6 +65,7 @@ use crate::{parameters, system_tables};
 mod aliases;
 mod ambiguous;
 mod balance;
+mod casts;
 pub(crate) mod dialect;
 pub(crate) mod expiry;
 mod from_functions;

@@ -69,7 +69,7 @@ fn named(expr: &Expr) -> Option<(Option<String>, String)> {
 }
 
 /// The item of the select list that `GROUP BY 1` is about.
-fn item_of<'a>(expr: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
+pub(super) fn item_of<'a>(expr: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
     let Expr::Value(value) = expr else { return None };
     let AstValue::Number(digits, _) = &value.value else { return None };
     let number: usize = digits.to_string().parse().ok()?;

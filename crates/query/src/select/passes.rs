@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, references, scopes, stars,
-    targets, values, whole_rows, with_once,
+    Planner, aliases, ambiguous, casts, grouping, joins, labels, name_outputs, ordering, qualifiers, references, scopes,
+    stars, targets, values, whole_rows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -33,6 +33,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     targets::settle(planner, query)?;
     name_outputs(query);
     let hidden = ordering::select_subqueries(query);
+    casts::tell_apart(planner.state, query);
     qualifiers::settle(query);
     Ok(hidden)
 }

@@ -1,0 +1,175 @@
+//! Casts that tell groups, aggregates or window functions of one SELECT apart: `min(a), min(a::text)`, `GROUP BY a, a::text`. The engine
+//! calls these by their text without casts, and takes no two of one name: where that would happen, each cast of a column gets its type into
+//! its name.
+//!
+//! Called by the planner for each query, when its outputs are named: what an output is called is not told by this.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::ControlFlow;
+
+use ashlar_functions::named_casts::NAMED_CAST;
+use ashlar_functions::walk;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, Function, GroupByExpr, OrderBy, Query, Select, SetExpr, Value, VisitorMut,
+};
+
+use super::grouping::item_of;
+use super::names::{call, folded};
+use super::reading::without_tables;
+use super::sources::selects;
+use crate::expressions::sql_type_of;
+use crate::sql_types::ast_of;
+
+/// Names the casts of a query and of the queries inside it, where it takes that.
+pub(super) fn tell_apart(state: &SessionState, query: &mut Query) {
+    struct Each<'s>(&'s SessionState);
+    impl VisitorMut for Each<'_> {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            let is_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+            // What a union is sorted by are outputs.
+            let mut nothing = None;
+            let order_by = if is_select { &mut query.order_by } else { &mut nothing };
+            for select in selects(query.body.as_mut()) {
+                if is_concerned(self.0, select, order_by) {
+                    name_casts(select, order_by);
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = walk::visit_mut(query, &mut Each(state));
+}
+
+/// Calls `f` with every expression of a SELECT that may hold a group or an aggregate, and is not one of a query inside.
+fn each(select: &Select, order_by: &Option<OrderBy>, f: &mut dyn FnMut(&Expr) -> ControlFlow<()>) -> ControlFlow<()> {
+    for item in &select.projection {
+        walk::own_expressions(item, &mut *f)?;
+    }
+    walk::own_expressions(&select.group_by, &mut *f)?;
+    walk::own_expressions(&select.having, &mut *f)?;
+    if let Some(Distinct::On(on)) = &select.distinct {
+        for expr in on {
+            walk::own_expressions(expr, &mut *f)?;
+        }
+    }
+    walk::own_expressions(order_by, f)
+}
+
+/// Whether two groups or two aggregates differ by their casts alone.
+fn is_concerned(state: &SessionState, select: &Select, order_by: &Option<OrderBy>) -> bool {
+    let mut has_cast = |expr: &Expr| match expr {
+        Expr::Cast { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    if each(select, order_by, &mut has_cast).is_continue() {
+        return false;
+    }
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return false };
+    let is_set = |expr: &Expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_));
+    // What the optimiser makes of sets of groups keeps no names.
+    if !modifiers.is_empty() || groups.iter().any(is_set) {
+        return false;
+    }
+    let mut known = Known::default();
+    for group in groups {
+        known.see(item_of(group, &select.projection).unwrap_or(group));
+    }
+    let _ = each(select, order_by, &mut |expr: &Expr| {
+        if matches!(expr, Expr::Function(function) if is_over_rows(state, function)) {
+            known.see(expr);
+        }
+        ControlFlow::Continue(())
+    });
+    known.is_shared
+}
+
+/// Whether a call is one of an aggregate or of a window function.
+fn is_over_rows(state: &SessionState, function: &Function) -> bool {
+    let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
+    function.over.is_some() || name.is_some_and(|name| state.aggregate_functions().contains_key(&name))
+}
+
+/// What was seen, by its text without casts.
+#[derive(Default)]
+struct Known {
+    texts: HashMap<String, String>,
+    /// Two of them differ by their casts alone.
+    is_shared: bool,
+}
+
+impl Known {
+    fn see(&mut self, expr: &Expr) {
+        let text = without_tables(expr);
+        let mut bare = expr.clone();
+        let _: ControlFlow<()> = walk::expressions_mut(&mut bare, |expr| {
+            if let Expr::Cast { expr: inner, .. } = expr {
+                *expr = Expr::clone(inner);
+            }
+            ControlFlow::Continue(())
+        });
+        match self.texts.entry(without_tables(&bare)) {
+            Entry::Vacant(entry) => {
+                entry.insert(text);
+            }
+            Entry::Occupied(entry) => self.is_shared |= *entry.get() != text,
+        }
+    }
+}
+
+fn name_casts(select: &mut Select, order_by: &mut Option<OrderBy>) {
+    let mut naming = Naming { queries: 0 };
+    for item in &mut select.projection {
+        let _ = walk::visit_mut(item, &mut naming);
+    }
+    let _ = walk::visit_mut(&mut select.group_by, &mut naming);
+    let _ = walk::visit_mut(&mut select.having, &mut naming);
+    if let Some(Distinct::On(on)) = &mut select.distinct {
+        for expr in on {
+            let _ = walk::visit_mut(expr, &mut naming);
+        }
+    }
+    let _ = walk::visit_mut(order_by, &mut naming);
+}
+
+struct Naming {
+    /// Queries inside have groups of their own.
+    queries: usize,
+}
+
+impl VisitorMut for Naming {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::Cast { expr: inner, data_type, .. } = &*expr else { return ControlFlow::Continue(()) };
+        // A constant is wanted as one in places.
+        if self.queries == 0 && reads_column(inner) {
+            // However it is spelled.
+            let known = sql_type_of(data_type).ok().flatten().map(ast_of);
+            let name = known.as_ref().unwrap_or(data_type).to_string();
+            let cast = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = call(NAMED_CAST, vec![cast, Expr::value(Value::SingleQuotedString(name))]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn reads_column(expr: &Expr) -> bool {
+    let is_name = |expr: &Expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    walk::expressions(expr, is_name).is_break()
+}
