@@ -1,7 +1,6 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -105,7 +104,7 @@ pub use names::name_outputs;
 use per_row::Runner;
 use ready::Ready;
 use runnable::runnable;
-use sources::Source;
+use sources::Answers;
 
 /// How deep expressions and queries may nest.
 const RECURSION_MAX: usize = 200;
@@ -560,7 +559,7 @@ pub struct Planner<'a> {
     /// The types of a part of a recursive query are asked for.
     is_typing: AtomicBool,
     /// What was asked of parts of the statement, by their text.
-    sources: Mutex<HashMap<String, Option<Vec<Source>>>>,
+    sources: Mutex<Answers>,
 }
 
 impl<'a> Planner<'a> {

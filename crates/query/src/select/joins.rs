@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, Result, ScalarType, SqlType};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
@@ -13,10 +13,10 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use super::Planner;
 use super::aliases::outputs;
 use super::names::{call, folded, label_of};
 use super::sources::{Source, Sources};
+use super::{Planner, scopes};
 use crate::key_plan::single;
 
 /// Spells out the joins of a query and of the queries inside it.
@@ -63,6 +63,8 @@ impl VisitorMut for Expand<'_, '_> {
 struct Joined {
     name: String,
     expr: Expr,
+    /// `None` where it is not known.
+    sql_type: Option<SqlType>,
     is_merged: bool,
 }
 
@@ -154,11 +156,11 @@ impl Expand<'_, '_> {
                 self.factor(&mut join.relation, before, seen)?
             };
             let (constraint, side) = match &mut join.join_operator {
-                JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, Side::Left),
+                JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, Side::Either),
                 JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, Side::Left),
                 JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (constraint, Side::Right),
-                JoinOperator::FullOuter(constraint) => (constraint, Side::Both),
-                JoinOperator::CrossJoin(constraint) => (constraint, Side::Left),
+                JoinOperator::FullOuter(constraint) => (constraint, Side::Neither),
+                JoinOperator::CrossJoin(constraint) => (constraint, Side::Either),
                 _ => return None,
             };
             let names: Vec<String> = match constraint {
@@ -188,12 +190,11 @@ impl Expand<'_, '_> {
             let mut merged = Vec::with_capacity(names.len());
             let mut condition: Option<Expr> = None;
             for name in &names {
-                let left = only(&columns, name)?;
-                let right = only(&right, name)?;
+                let (left, right) = (only(&columns, name)?, only(&right, name)?);
                 let equal = Expr::BinaryOp {
-                    left: Box::new(left.clone()),
+                    left: Box::new(left.expr.clone()),
                     op: BinaryOperator::Eq,
-                    right: Box::new(right.clone()),
+                    right: Box::new(right.expr.clone()),
                 };
                 condition = Some(match condition {
                     None => equal,
@@ -201,12 +202,8 @@ impl Expand<'_, '_> {
                         Expr::BinaryOp { left: Box::new(so_far), op: BinaryOperator::And, right: Box::new(equal) }
                     }
                 });
-                let expr = match side {
-                    Side::Left => left,
-                    Side::Right => right,
-                    Side::Both => call("coalesce", vec![left, right]),
-                };
-                merged.push(Joined { name: name.clone(), expr, is_merged: true });
+                let (expr, sql_type) = merge(&side, left, right);
+                merged.push(Joined { name: name.clone(), expr, sql_type, is_merged: true });
             }
             *constraint = JoinConstraint::On(condition.unwrap_or_else(|| Expr::value(Value::Boolean(true))));
             let rest = columns.into_iter().chain(right).filter(|column| !names.contains(&column.name));
@@ -220,16 +217,18 @@ impl Expand<'_, '_> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
             return self.joined(table_with_joins, before, seen);
         }
-        let joined = |Source { table, name }: Source| {
+        let joined = |(Source { table, name }, sql_type): (Source, Option<SqlType>)| {
             let ident = Ident::with_quote('"', name.clone());
             let expr = match table {
                 Some(table) => Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), ident]),
                 None => Expr::Identifier(ident),
             };
-            Joined { name, expr, is_merged: false }
+            Joined { name, expr, sql_type, is_merged: false }
         };
         let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
-        Some(found.into_iter().map(joined).collect())
+        let types = self.sources.types_of(factor, before).unwrap_or_default();
+        let types = if types.len() == found.len() { types } else { vec![None; found.len()] };
+        Some(found.into_iter().zip(types).map(joined).collect())
     }
 }
 
@@ -244,10 +243,86 @@ fn written(factor: &TableFactor) -> Option<Vec<Source>> {
     Some(names.iter().map(source).collect())
 }
 
+/// The side of a join that is always there.
 enum Side {
     Left,
     Right,
-    Both,
+    /// Of an inner join.
+    Either,
+    /// Of a full join, where either may be missing.
+    Neither,
+}
+
+/// What a merged column is worth, and its type: the wider one of the two.
+fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) {
+    let wider = match (left.sql_type, right.sql_type) {
+        (Some(left), Some(right)) => wider_of(left, right),
+        _ => None,
+    };
+    let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
+    let both = |left, right| call("coalesce", vec![left, right]);
+    match (side, wider) {
+        (Side::Neither, Some(Wider { is_right: true, sql_type })) => {
+            (both(as_type(left, sql_type), right.expr.clone()), right.sql_type)
+        }
+        (Side::Neither, Some(Wider { is_right: false, sql_type })) => {
+            (both(left.expr.clone(), as_type(right, sql_type)), left.sql_type)
+        }
+        (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone()), left.sql_type),
+        (Side::Either, Some(Wider { is_right: true, .. })) => (right.expr.clone(), right.sql_type),
+        (Side::Left, Some(Wider { is_right: true, sql_type })) => (as_type(left, sql_type), Some(sql_type)),
+        (Side::Right, Some(Wider { is_right: false, sql_type })) => (as_type(right, sql_type), Some(sql_type)),
+        (Side::Right, _) => (right.expr.clone(), right.sql_type),
+        (Side::Left | Side::Either, _) => (left.expr.clone(), left.sql_type),
+    }
+}
+
+/// That one of two types is wider.
+struct Wider {
+    is_right: bool,
+    /// What values of the other type become.
+    sql_type: SqlType,
+}
+
+/// Which of two types the other one's values are converted to, as PostgreSQL's `select_common_type` has it; `None` where none are.
+fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
+    let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left, right) else { return None };
+    let ((family, place), (other_family, other_place)) = (place_of(left)?, place_of(right)?);
+    if family != other_family || place == other_place {
+        return None;
+    }
+    let is_right = other_place > place;
+    let (narrow, wide) = if is_right { (left, right) } else { (right, left) };
+    // A whole number keeps its digits, and has none behind the point.
+    let digits = match narrow {
+        ScalarType::Int2 => Some(5),
+        ScalarType::Int4 => Some(10),
+        ScalarType::Int8 => Some(19),
+        _ => None,
+    };
+    let scalar = match (wide, digits) {
+        (ScalarType::Numeric { .. }, Some(precision)) => ScalarType::Numeric { precision, scale: 0 },
+        (wide, _) => wide,
+    };
+    Some(Wider { is_right, sql_type: SqlType::Scalar(scalar) })
+}
+
+/// The family of a type whose members are converted to each other, and its place there: to those behind it.
+fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
+    Some(match scalar {
+        ScalarType::Int2 => (0, 0),
+        ScalarType::Int4 => (0, 1),
+        ScalarType::Int8 => (0, 2),
+        ScalarType::Numeric { .. } => (0, 3),
+        ScalarType::Float4 => (0, 4),
+        ScalarType::Float8 => (0, 5),
+        ScalarType::Varchar { .. } => (1, 0),
+        ScalarType::Text => (1, 1),
+        ScalarType::Date => (2, 0),
+        ScalarType::Timestamp => (2, 1),
+        ScalarType::Timestamptz => (2, 2),
+        _ => return None,
+    })
 }
 
 fn is_lateral(factor: &TableFactor) -> bool {
@@ -273,10 +348,10 @@ pub(super) fn merges(table: &TableWithJoins) -> bool {
         })
 }
 
-fn only(columns: &[Joined], name: &str) -> Option<Expr> {
+fn only<'c>(columns: &'c [Joined], name: &str) -> Option<&'c Joined> {
     let mut found = columns.iter().filter(|column| column.name == name);
     match (found.next(), found.next()) {
-        (Some(column), None) => Some(column.expr.clone()),
+        (Some(column), None) => Some(column),
         _ => None,
     }
 }

@@ -3,11 +3,13 @@
 //! Used by walks over a query, which say which queries they are in. What cannot be planned by itself has no columns here: what is wrong
 //! with it is found when the query is planned.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, Result};
+use arrow::datatypes::DataType;
+use ashlar_base::{Error, Result, SqlType};
 use ashlar_functions::walk;
+use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{
     Cte, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
@@ -17,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::Planner;
 use super::aliases::ROWS_OF_SUBQUERY;
 use super::names::folded;
+use crate::parameters;
 
 /// A column of FROM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,16 @@ pub(super) struct Source {
     /// The name of its table, where that has one.
     pub(super) table: Option<String>,
     pub(super) name: String,
+}
+
+/// The types of columns: `None` for one that is open, or that is no type of ours.
+type Types = Vec<Option<SqlType>>;
+
+/// What was asked of parts of a statement, by their text.
+#[derive(Default)]
+pub(super) struct Answers {
+    columns: HashMap<String, Option<Vec<Source>>>,
+    types: HashMap<String, Option<Types>>,
 }
 
 /// See the module.
@@ -95,6 +108,36 @@ impl<'a, 'b> Sources<'a, 'b> {
             let names = alias.columns.iter().map(|column| column.name.value.clone());
             return Some(names.map(|name| Source { table: table.clone(), name }).collect());
         }
+        self.of_query(self.reading(factor, before)?)
+    }
+
+    /// The types of the columns that [`Self::of_factor`] gives, in its order; `None` where they are not known.
+    pub(super) fn types_of(&self, factor: &TableFactor, before: &[TableWithJoins]) -> Option<Types> {
+        let query = self.reading(factor, before)?;
+        let text = query.to_string();
+        let known = self.planner.sources.lock().types.get(&text).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let found = self.types_in(query);
+        self.planner.sources.lock().types.insert(text, found.clone());
+        found
+    }
+
+    fn types_in(&self, query: Statement) -> Option<Types> {
+        let plan = self.planner.logical(query, &[]).ok()?;
+        let (plan, _, _) = parameters::settle(plan).ok()?;
+        let state = self.planner.state;
+        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).ok()?;
+        let types = plan.schema().fields().iter().map(|field| match field.data_type() {
+            DataType::Null => None,
+            _ => sql_type_of(field),
+        });
+        Some(types.collect())
+    }
+
+    /// The query of all columns of an item of FROM.
+    fn reading(&self, factor: &TableFactor, before: &[TableWithJoins]) -> Option<Statement> {
         let Ok(Statement::Query(mut query)) = super::parse("SELECT * FROM t") else { return None };
         if let SetExpr::Select(select) = query.body.as_mut() {
             let own = TableWithJoins { relation: factor.clone(), joins: Vec::new() };
@@ -108,7 +151,7 @@ impl<'a, 'b> Sources<'a, 'b> {
             select.from.push(own);
         }
         query.with = self.with_for(&names_in(&query))?;
-        self.of_query(Statement::Query(query))
+        Some(Statement::Query(query))
     }
 
     /// The WITH queries that somebody sees who reads tables of these names; `None` for who reads one of which it is a part itself.
@@ -135,12 +178,12 @@ impl<'a, 'b> Sources<'a, 'b> {
     /// those inside it: the planner, which is made for one statement, knows what it has answered.
     fn of_query(&self, query: Statement) -> Option<Vec<Source>> {
         let text = query.to_string();
-        let known = self.planner.sources.lock().get(&text).cloned();
+        let known = self.planner.sources.lock().columns.get(&text).cloned();
         if let Some(known) = known {
             return known;
         }
         let found = self.planner.logical(query, &[]).ok().map(|plan| columns_of(plan.schema()));
-        self.planner.sources.lock().insert(text, found.clone());
+        self.planner.sources.lock().columns.insert(text, found.clone());
         found
     }
 }
