@@ -183,17 +183,24 @@ impl Literal {
                 let value = text::parse(from, digits, &style)?;
                 coerce(value, from, to)
             }
-            SqlType::Scalar(
-                ScalarType::Float4
-                | ScalarType::Float8
-                | ScalarType::Numeric { .. }
-                | ScalarType::Text
-                | ScalarType::Varchar { .. }
-                | ScalarType::Char { .. },
-            ) => text::parse(to, digits, &style),
+            SqlType::Scalar(ScalarType::Float4 | ScalarType::Float8 | ScalarType::Numeric { .. }) => {
+                text::parse(to, digits, &style)
+            }
+            SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }) => {
+                text::parse(to, &shown(digits), &style)
+            }
             _ => Err(mismatch(column, from)),
         }
     }
+}
+
+/// A number as PostgreSQL shows it, however it is written: `007` is 7, and `.50` is 0.50.
+fn shown(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
 /// The type that PostgreSQL gives a number by its digits.
