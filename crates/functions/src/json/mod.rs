@@ -83,6 +83,19 @@ pub const FUNCTIONS: &[Function] = &[
             variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?))),
         ],
     ),
+    function("row_to_json\u{1}", ROW_AS_JSON),
+    function("to_json\u{1}", ROW_AS_JSON),
+    function(
+        "to_jsonb\u{1}",
+        &[variadic(
+            &[T::Any],
+            JSONB,
+            Body::Called(|call, args| match row(call, args)? {
+                Some(row) => jsonb(&row),
+                None => Ok(Value::Null),
+            }),
+        )],
+    ),
     function(
         "json_build_array",
         &[
@@ -106,6 +119,16 @@ pub const FUNCTIONS: &[Function] = &[
         ],
     ),
 ];
+
+/// Of a row, which is said by whether it is there, and names and values of its columns.
+const ROW_AS_JSON: &[Overload] = &[variadic(
+    &[T::Any],
+    JSON,
+    Body::Called(|call, args| match row(call, args)? {
+        Some(row) => text(row),
+        None => Ok(Value::Null),
+    }),
+)];
 
 const GET: &[Overload] = &[
     of(&[T::Json, T::Text], JSON, Body::Text(get)),
@@ -410,6 +433,19 @@ fn object(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
         entries.push(format!("{}{colon}{}", quoted(&key), shown(call.args[at + 1], &args[at + 1], call.zone)?));
     }
     Ok(format!("{{{}}}", entries.join(", ")))
+}
+
+/// A row as an object; `None` for one that is not there.
+fn row(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Option<String>> {
+    if !matches!(args.first(), Some(Datum::Bool(true))) {
+        return Ok(None);
+    }
+    let mut entries = Vec::with_capacity(args.len() / 2);
+    for at in (2..args.len()).step_by(2) {
+        let name = quoted(text_of(&args[at - 1]));
+        entries.push(format!("{name}:{}", shown(call.args[at], &args[at], call.zone)?));
+    }
+    Ok(Some(format!("{{{}}}", entries.join(","))))
 }
 
 fn array(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {

@@ -1,4 +1,4 @@
-//! Rows of tables as values: `count(t)`, `t.* IS NULL`, and others, which are refused.
+//! Rows of tables as values: `count(t)`, `t.* IS NULL`, `row_to_json(t)`, and others, which are refused.
 //!
 //! `t` is a row where no column is called so. The engine knows no such rows, and takes `count(t.*)` for `count(*)`, which counts the rows
 //! that an outer join has made up too. Where the name alone is said and something else may be meant by it, it stays as it is: the planner
@@ -6,14 +6,16 @@
 //!
 //! Called by the planner for each query, when its tables are said without their schemas.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result, TableSchema};
+use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, ObjectName,
-    Query, Select, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
+    Query, Select, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::aliases::outputs;
@@ -21,6 +23,10 @@ use super::lowering::{is_named, strip};
 use super::names::folded;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
+use crate::system_tables;
+
+/// What gives a row as an object; the function that makes it of columns has a mark behind its name.
+const OBJECTS: [&str; 3] = ["row_to_json", "to_json", "to_jsonb"];
 
 /// Says such rows by their columns, in a query and in every query inside it.
 ///
@@ -92,7 +98,7 @@ impl WholeRows<'_> {
             }
             TableFactor::Derived { subquery, alias: Some(alias), .. } => {
                 let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
-                let columns = names.map(|names| renamed(names, Some(alias)));
+                let columns = names.map(|names| renamed(names, Some(alias))).filter(|names| are_different(names));
                 level.tables.push(Rows { name: folded(&alias.name), columns, present: None });
             }
             TableFactor::Table { alias: Some(alias), .. }
@@ -106,7 +112,8 @@ impl WholeRows<'_> {
 
     /// The schema of a user's table that is no file.
     fn schema_of(&self, name: &str) -> Option<Arc<TableSchema>> {
-        if self.with.iter().flatten().any(|with| with == name) {
+        let is_with = self.with.iter().flatten().any(|with| with == name);
+        if is_with || system_tables::is_known("pg_catalog", name) {
             return None;
         }
         match self.catalog.table(name)? {
@@ -122,16 +129,14 @@ impl WholeRows<'_> {
         self.levels.last()?.tables.iter().find(|table| table.name == name)
     }
 
-    /// The table of the query's own FROM whose rows a name by itself means; `None` where it may be a column.
+    /// The table of the query's own FROM whose rows a name by itself means; `None` where it may be a column, of a query around too.
     fn named(&self, name: &Ident) -> Option<&Rows> {
-        // Behind the level of the query there is that of its SELECT: in a query inside, the name may be a column further out.
-        if self.levels.len() > 2 {
+        let name = folded(name);
+        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
+        if self.levels.iter().flat_map(|level| &level.tables).any(is_column) {
             return None;
         }
-        let name = folded(name);
-        let tables = &self.levels.last()?.tables;
-        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
-        if tables.iter().any(is_column) { None } else { tables.iter().find(|table| table.name == name) }
+        self.levels.last()?.tables.iter().find(|table| table.name == name)
     }
 
     /// The table whose rows an expression is.
@@ -144,6 +149,36 @@ impl WholeRows<'_> {
         }
     }
 
+    fn row_in(&self, arg: &FunctionArgExpr) -> Option<&Rows> {
+        match arg {
+            FunctionArgExpr::QualifiedWildcard(name) => self.starred(name),
+            FunctionArgExpr::Expr(expr) => self.row_of(expr),
+            _ => None,
+        }
+    }
+
+    /// `row_to_json(t)` and its like make an object of the columns, where the row is one of the table.
+    fn shown(&self, function: &mut Function) {
+        let mut name = function.name.clone();
+        strip(&mut name);
+        let known = OBJECTS.into_iter().find(|known| is_named(&name, known));
+        let (Some(known), FunctionArguments::List(list)) = (known, &mut function.args) else { return };
+        let [FunctionArg::Unnamed(arg)] = &list.args[..] else { return };
+        let Some(table) = self.row_in(arg) else { return };
+        let Some(columns) = &table.columns else { return };
+        let is_there = match &table.present {
+            Some(column) => Expr::IsNotNull(Box::new(column_of(&table.name, column))),
+            None if self.levels.last().is_some_and(|level| !level.is_outer) => Expr::value(Value::Boolean(true)),
+            None => return,
+        };
+        let members = columns.iter().flat_map(|column| {
+            [Expr::value(Value::SingleQuotedString(column.clone())), column_of(&table.name, column)]
+        });
+        let args = std::iter::once(is_there).chain(members);
+        list.args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+        function.name = ObjectName::from(vec![Ident::with_quote('"', format!("{known}{NAME_END}"))]);
+    }
+
     /// `count(t)` counts the rows that are one of the table.
     fn counted(&self, function: &mut Function) {
         let mut name = function.name.clone();
@@ -153,12 +188,7 @@ impl WholeRows<'_> {
             return;
         }
         let [FunctionArg::Unnamed(arg)] = &mut list.args[..] else { return };
-        let found = match &*arg {
-            FunctionArgExpr::QualifiedWildcard(name) => self.starred(name),
-            FunctionArgExpr::Expr(expr) => self.row_of(expr),
-            _ => None,
-        };
-        let Some(table) = found else { return };
+        let Some(table) = self.row_in(arg) else { return };
         if let Some(column) = &table.present {
             *arg = FunctionArgExpr::Expr(column_of(&table.name, column));
         } else if self.levels.last().is_some_and(|level| !level.is_outer) {
@@ -180,11 +210,16 @@ impl WholeRows<'_> {
 
 /// The names of columns behind an alias that has others for the first of them.
 fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
-    let known = alias.iter().flat_map(|alias| &alias.columns);
+    let known = alias.into_iter().flat_map(|alias| &alias.columns);
     for (name, column) in names.iter_mut().zip(known) {
         *name = folded(&column.name);
     }
     names
+}
+
+fn are_different(names: &[String]) -> bool {
+    let mut known = HashSet::new();
+    names.iter().all(|name| known.insert(name))
 }
 
 fn column_of(table: &str, column: &str) -> Expr {
@@ -254,6 +289,7 @@ impl VisitorMut for WholeRows<'_> {
         let is_refused = match expr {
             Expr::Function(function) => {
                 self.counted(function);
+                self.shown(function);
                 matches!(&function.args, FunctionArguments::List(list) if list.args.iter().any(is_row))
             }
             Expr::QualifiedWildcard(..) => true,
