@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema};
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Insert, Query, SelectItem, SetExpr, Statement as AstStatement, TableObject,
+    Expr, GroupByExpr, Ident, Insert, Query, Select, SelectItem, SetExpr, Statement as AstStatement, TableObject,
     Value as AstValue, Values, With,
 };
 use pg_query::protobuf::InferClause;
@@ -155,6 +155,18 @@ fn check_width(width: usize, columns: usize) -> Result<()> {
     Ok(())
 }
 
+/// Whether a group may be an output, by its place or by its name.
+fn is_grouped_by_outputs(select: &Select) -> bool {
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return true };
+    let is_called = |item: &SelectItem, name: &Ident| matches!(item, SelectItem::ExprWithAlias { alias, .. } if folded(alias) == folded(name));
+    let may_be_output = |group: &Expr| match group {
+        Expr::Identifier(name) => select.projection.iter().any(|item| is_called(item, name)),
+        Expr::CompoundIdentifier(_) | Expr::Function(_) => false,
+        _ => true,
+    };
+    !modifiers.is_empty() || groups.iter().any(may_be_output)
+}
+
 /// How many columns a VALUES list has.
 fn width_of(query: &Query) -> Option<usize> {
     match query.body.as_ref() {
@@ -221,8 +233,7 @@ impl Builder<'_> {
     fn type_outputs(&self, targets: &[usize], query: &mut Query) {
         let is_ordered = query.order_by.is_some();
         let SetExpr::Select(select) = query.body.as_mut() else { return };
-        let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-        if is_ordered || is_grouped || select.distinct.is_some() {
+        if is_ordered || select.distinct.is_some() || is_grouped_by_outputs(select) {
             return;
         }
         for (item, ordinal) in select.projection.iter_mut().zip(targets) {
