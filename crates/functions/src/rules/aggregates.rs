@@ -263,15 +263,13 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         changed = true;
         let mut columns = Vec::with_capacity(parts.len());
         for (func, arg) in parts {
-            let name = computed_name(computed.len());
             let is_of_floats = func.name() == "sum" && arg.get_type(&schema)? == DataType::Float64;
             let func = if is_of_floats { float_sum::udaf() } else { func };
             let mut params = function.params.clone();
             params.args = vec![arg];
             let fun = WindowFunctionDefinition::AggregateUDF(func);
             let part = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-            computed.push(part.alias(&name));
-            columns.push(Expr::Column(Column::new_unqualified(name)));
+            columns.push(Expr::Column(Column::new_unqualified(name_of(part, &mut computed))));
         }
         let result = finished(&finish, &columns);
         shown.push(result.alias_qualified(output.relation.clone(), &output.name));
@@ -281,6 +279,20 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     }
     let plan = LogicalPlan::Window(Window::try_new(computed, window.input)?);
     LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+/// The name under which a window function is computed: that of the same one, if there is one, for the engine would compute what two have in
+/// common beneath the window, where there are no window functions.
+fn name_of(part: Expr, computed: &mut Vec<Expr>) -> String {
+    let known = computed.iter().find_map(|one| match one {
+        Expr::Alias(alias) if *alias.expr == part => Some(alias.name.clone()),
+        _ => None,
+    });
+    known.unwrap_or_else(|| {
+        let name = computed_name(computed.len());
+        computed.push(part.alias(&name));
+        name
+    })
 }
 
 /// `percentile_cont` of a real, which is one of a double.

@@ -456,7 +456,7 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
 /// # Errors
 /// 0A000 for a number of more digits than there are.
 fn read_as(expr: Expr, like: &FieldRef) -> Result<Expr> {
-    let field = match ashlar_store::arrow_types::sql_type_of(like) {
+    let field = match sql_type_of(like) {
         // A constant keeps its own digits.
         Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => {
             let digits = match &expr {

@@ -316,8 +316,6 @@ fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
         ScalarType::Numeric { .. } => (0, 3),
         ScalarType::Float4 => (0, 4),
         ScalarType::Float8 => (0, 5),
-        ScalarType::Varchar { .. } => (1, 0),
-        ScalarType::Text => (1, 1),
         ScalarType::Date => (2, 0),
         ScalarType::Timestamp => (2, 1),
         ScalarType::Timestamptz => (2, 2),

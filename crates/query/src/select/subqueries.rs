@@ -69,6 +69,9 @@ fn nullable_reference(expr: Expr) -> Expr {
     }
 }
 
+/// The rows that a value is compared with.
+const COMPARED: &str = "compared rows";
+
 /// `x < ANY (SELECT ...)` and `x < ALL (SELECT ...)` as questions whether there are rows for which the comparison is true, false or NULL:
 /// the engine says so too, but later, when comparisons are no longer resolved as PostgreSQL resolves them.
 ///
@@ -98,10 +101,14 @@ fn told_from_rows(found: SetComparison, schema: &DFSchema) -> Result<Expr> {
         other => Ok(Transformed::no(other)),
     })?
     .data;
-    let column = Expr::from(subquery.schema().qualified_field(0));
+    // With a name that no table has, for both may read the same one.
+    let (_, field) = subquery.schema().qualified_field(0);
+    let value = Expr::from(subquery.schema().qualified_field(0)).alias_qualified(Some(COMPARED), field.name().as_str());
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(subquery)).project(vec![value])?.build()?;
+    let column = Expr::from(rows.schema().qualified_field(0));
     let comparison = binary_expr(operand, op, column);
     let exists = |condition: Expr| -> Result<Expr> {
-        let plan = LogicalPlanBuilder::from(LogicalPlan::clone(&subquery)).filter(condition)?.build()?;
+        let plan = LogicalPlanBuilder::from(rows.clone()).filter(condition)?.build()?;
         let outer_ref_columns = plan.all_out_ref_exprs();
         let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: spans.clone() };
         Ok(Expr::Exists(Exists { subquery, negated: false }))
