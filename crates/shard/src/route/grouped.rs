@@ -237,7 +237,7 @@ impl<'a> Asked<'a> {
     /// A variance or a standard deviation: of exact numbers it comes from their number, their sum and that of their squares.
     fn deviation(&mut self, call: &FuncCall, is_sample: bool, is_root: bool) -> Attempt<Aggregate> {
         let [argument] = &call.args[..] else { return no("a deviation is one of several values") };
-        if call.agg_distinct || !argument.node.as_ref().is_some_and(is_repeatable) {
+        if call.agg_distinct || !argument.node.as_ref().is_some_and(|value| is_made_of(value, |_| true)) {
             return no("a deviation needs its values at once");
         }
         let text = self.about.text;
@@ -378,18 +378,7 @@ impl<'a> Asked<'a> {
 
     /// Whether an expression has one value in all rows of a group: it is made of what tells groups apart, and of constants.
     fn is_alike(&self, expression: &NodeEnum) -> bool {
-        let mut left = vec![expression];
-        while let Some(node) = left.pop() {
-            let is_known = match node {
-                NodeEnum::ColumnRef(_) => self.named(node).is_some(),
-                NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
-                NodeEnum::SubLink(_) => false,
-                _ => true,
-            };
-            let Some(children) = nodes::children(node).filter(|_| is_known) else { return false };
-            left.extend(children.into_iter().filter_map(|child| child.node.as_ref()));
-        }
-        true
+        is_made_of(expression, |column| self.named(column).is_some())
     }
 
     /// The column that a name by which groups are told apart has.
@@ -510,11 +499,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether an expression has the same value however often it is computed for a row.
-fn is_repeatable(expression: &NodeEnum) -> bool {
+/// Whether an expression has the same value however often it is computed for rows that have the same columns, and all that it has are these.
+fn is_made_of(expression: &NodeEnum, is_one: impl Fn(&NodeEnum) -> bool) -> bool {
     let mut left = vec![expression];
     while let Some(node) = left.pop() {
         let is_known = match node {
+            NodeEnum::ColumnRef(_) => is_one(node),
             NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
             NodeEnum::SubLink(_) => false,
             _ => true,
