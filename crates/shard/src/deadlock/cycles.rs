@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// Steps of one search; a cycle that is not found in so many is looked for again, among those who are left.
 const STEPS_MAX: usize = 100_000;
 
+/// Cycles that are looked for at once.
+const CYCLES_MAX: usize = 8;
+
 /// Where a PostgreSQL listens: numbers of processes are its own.
 pub(super) type Cluster = (String, u16);
 
@@ -75,9 +78,22 @@ pub(super) fn waits_for_others(graph: &Graph<'_>, member: &str) -> bool {
     graph.iter().any(|(name, nexts)| is_own(name) && nexts.keys().any(|next| !is_own(next)))
 }
 
+/// Several cycles: one that cannot be broken, since an Ashlar of it says nothing any more, hides none that can. Of those in which the same
+/// transaction came last to wait it is one.
+pub(super) fn own_cycles(mut graph: Graph<'_>, member: &str) -> Vec<Vec<Name>> {
+    let mut all = Vec::new();
+    while all.len() < CYCLES_MAX
+        && let Some(found) = cycle(&graph, member)
+    {
+        graph.retain(|name, _| found.iter().max() != Some(*name));
+        all.push(found);
+    }
+    all
+}
+
 /// Some who wait for each other, on more than one cluster or for themselves: what no cluster sees. Of them this member's came last to
 /// wait.
-pub(super) fn cycle(graph: &Graph<'_>, member: &str) -> Option<Vec<Name>> {
+fn cycle(graph: &Graph<'_>, member: &str) -> Option<Vec<Name>> {
     let mut search = Search { graph, member, path: Vec::new(), steps: 0 };
     let found = graph.keys().copied().find_map(|root| search.from(root, root))?;
     Some(found.into_iter().cloned().collect())
@@ -199,6 +215,22 @@ mod tests {
         let two = look(&["b", "b", "a", "a"], owners, edges);
         assert_eq!(["a", "b"].map(|member| found(&two, member)), [Some(vec![2, 3]), Some(vec![0, 1])]);
         assert!(!["a", "b"].iter().any(|member| waits_for_others(&two.graph(), member)));
+    }
+
+    #[test]
+    fn a_cycle_hides_no_other_one() {
+        // The first is one with another member; of the last two, which have the one in common that came last, one is enough.
+        let owners: &[(i32, &[u16])] = &[(10, &[0, 1]), (20, &[1, 0]), (30, &[0, 1]), (40, &[1, 0]), (50, &[0, 1])];
+        let edges = &[(0, 10, 20), (1, 20, 10), (0, 30, 50), (1, 50, 30), (0, 40, 50), (1, 50, 40)];
+        let all = look(&["b", "a"], owners, edges);
+        let numbers = |member: &str| -> Vec<Vec<i32>> {
+            let found = own_cycles(all.graph(), member);
+            found.iter().map(|names| names.iter().map(|name| name.number).collect()).collect()
+        };
+        assert_eq!(numbers("a"), [[0, 1]]);
+        assert_eq!(numbers("b"), [[2, 4]]);
+        let own = look(&["a"], owners, edges);
+        assert_eq!(own_cycles(own.graph(), "a").len(), 2);
     }
 
     #[test]
