@@ -38,8 +38,8 @@ pub(super) struct Look {
     pub(super) rounds: BTreeMap<Name, u64>,
 }
 
-/// Who waits for whom, and on which clusters.
-pub(super) type Graph<'l> = BTreeMap<&'l Name, BTreeMap<&'l Name, BTreeSet<&'l Cluster>>>;
+/// Who waits for whom, and with which of their processes: the one that waits, and the other one on its cluster.
+pub(super) type Graph<'l> = BTreeMap<&'l Name, BTreeMap<&'l Name, BTreeSet<(&'l Process, i32)>>>;
 
 impl Look {
     /// The transactions that wait for each other, through whomever.
@@ -60,7 +60,7 @@ impl Look {
                     let by = (start.0.clone(), *by);
                     match self.owners.get(&by) {
                         Some(other) => {
-                            graph.entry(owner).or_default().entry(other).or_default().insert(&start.0);
+                            graph.entry(owner).or_default().entry(other).or_default().insert((start, by.1));
                         }
                         // Somebody else's: what he waits for on that cluster counts.
                         None => next.push(by),
@@ -91,8 +91,7 @@ pub(super) fn own_cycles(mut graph: Graph<'_>, member: &str) -> Vec<Vec<Name>> {
     all
 }
 
-/// Some who wait for each other, on more than one cluster or for themselves: what no cluster sees. Of them this member's came last to
-/// wait.
+/// Some who wait for each other with several processes of one of them: what no cluster sees. Of them this member's came last to wait.
 fn cycle(graph: &Graph<'_>, member: &str) -> Option<Vec<Name>> {
     let mut search = Search { graph, member, path: Vec::new(), steps: 0 };
     let found = graph.keys().copied().find_map(|root| search.from(root, root))?;
@@ -130,17 +129,20 @@ impl<'g> Search<'g> {
         None
     }
 
-    /// Whether there is no cluster on which all on the path wait for the next one.
+    /// Whether no cluster sees it: on none do processes wait for each other all around.
     fn is_spread(&self) -> bool {
-        if self.path.len() == 1 {
-            return true;
-        }
-        let first = self.clusters().next();
-        !first.into_iter().flatten().any(|cluster| self.clusters().all(|clusters| clusters.contains(*cluster)))
+        !self.waits().next().into_iter().flatten().any(|(start, by)| {
+            let mut reached = BTreeSet::from([*by]);
+            for waits in self.waits().skip(1) {
+                let next = waits.iter().filter(|(process, _)| process.0 == start.0 && reached.contains(&process.1));
+                reached = next.map(|(_, by)| *by).collect();
+            }
+            reached.contains(&start.1)
+        })
     }
 
-    /// Where each on the path waits for the next one.
-    fn clusters(&self) -> impl Iterator<Item = &'g BTreeSet<&'g Cluster>> {
+    /// How each on the path waits for the next one.
+    fn waits(&self) -> impl Iterator<Item = &'g BTreeSet<(&'g Process, i32)>> {
         let graph = self.graph;
         let nexts = self.path.iter().skip(1).chain(self.path.first());
         self.path.iter().zip(nexts).filter_map(move |(name, next)| graph.get(*name)?.get(*next))
@@ -196,6 +198,15 @@ mod tests {
         // What a cluster sees itself, it breaks itself.
         check(&[(10, &[0, 1]), (20, &[0, 1])], &[(0, 10, 20), (0, 20, 10)], None);
         check(&[(10, &[0, 1]), (20, &[0, 1])], &[(0, 10, 20), (1, 10, 20), (0, 20, 10)], None);
+        // Each has two connections to one cluster, as to two of its databases.
+        let mut two = look(&["a"], &[(10, &[0]), (20, &[0])], &[(0, 10, 20), (0, 21, 11)]);
+        for (pid, other) in [(10, 11), (20, 21)] {
+            let name = two.owners[&(on(0), pid)].clone();
+            two.owners.insert((on(0), other), name);
+        }
+        assert_eq!(found(&two, "a"), Some(vec![0, 1]));
+        two.edges.push(((on(0), 20), 10));
+        assert_eq!(found(&two, "a"), None);
         // Two connections of one transaction, on one cluster under two names.
         let mut both = look(&["a"], &[(10, &[0])], &[(0, 10, 11)]);
         let name = both.owners[&(on(0), 10)].clone();
