@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use self::claims::{CLAIMS_MAX, Claim, Watcher};
-use self::cycles::{Cluster, Look, Name, cycle, waits_for_others};
+use self::cycles::{Cluster, Look, Name, own_cycles, waits_for_others};
 use crate::fleet::Fleet;
 use crate::pool::Lease;
 use crate::server::{Mapping, Server};
@@ -191,14 +191,14 @@ struct Detector {
     watchers: BTreeMap<Cluster, Watcher>,
     /// Whether somebody waits for a transaction of another Ashlar, which may wait on any shard.
     is_wide: bool,
-    suspicion: Option<Suspicion>,
+    suspicions: Vec<Suspicion>,
 }
 
 impl Detector {
     fn new(fleet: Arc<Fleet>) -> Self {
         let (instance, began) = (fleet.catalog().instance(), fleet.transactions.began());
         let member = format!("{instance:016x}-{began:x}").into();
-        Self { fleet, member, round: 0, watchers: BTreeMap::new(), is_wide: false, suspicion: None }
+        Self { fleet, member, round: 0, watchers: BTreeMap::new(), is_wide: false, suspicions: Vec::new() }
     }
 
     /// Whom to ask.
@@ -265,20 +265,29 @@ impl Detector {
     fn judge(&mut self, look: &Look) -> Option<Arc<Notify>> {
         let graph = look.graph();
         self.is_wide = waits_for_others(&graph, &self.member);
-        let cycle = cycle(&graph, &self.member);
-        if self.suspicion.as_ref().map(|suspicion| &suspicion.cycle) != cycle.as_ref() {
-            self.suspicion = cycle.map(|cycle| Suspicion { cycle, rounds: None });
-            return None;
+        let mut known = std::mem::take(&mut self.suspicions);
+        let mut verdict = None;
+        for cycle in own_cycles(graph, &self.member) {
+            let suspicion = match known.iter().position(|suspicion| suspicion.cycle == cycle) {
+                None => Suspicion { cycle, rounds: None },
+                Some(place) => {
+                    let mut suspicion = known.swap_remove(place);
+                    if verdict.is_none() && suspicion.is_certain(&self.member, &look.rounds) {
+                        verdict = self.youngest(&suspicion);
+                    }
+                    suspicion
+                }
+            };
+            self.suspicions.push(suspicion);
         }
-        let suspicion = self.suspicion.as_mut()?;
-        if !suspicion.is_certain(&self.member, &look.rounds) {
-            return None;
-        }
+        verdict
+    }
+
+    /// Of those of a cycle that are here the one that has done least; `None`: one of them has left.
+    fn youngest(&self, suspicion: &Suspicion) -> Option<Arc<Notify>> {
         let parties = self.fleet.waits().parties.lock();
         let own = suspicion.cycle.iter().filter(|name| *name.member == *self.member);
-        // None of them has left.
         let own: Option<Vec<&Party>> = own.map(|name| parties.get(&name.number)).collect();
-        // The one that has done least.
         let youngest = own?.into_iter().max_by_key(|party| party.stand.since)?;
         Some(Arc::clone(&youngest.verdict))
     }

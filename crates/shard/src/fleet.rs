@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, ThreadId};
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{Error, ErrorCode, Result, clock};
 use parking_lot::Mutex;
 
 use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
-use crate::deadlock::Waits;
+use crate::deadlock::{self, Stand, Waits};
 use crate::health::{Health, HealthConfig, is_away};
 use crate::pool::{
     Bounds, ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig, Purpose, ServerStatistics,
@@ -355,18 +355,27 @@ impl Fleet {
     /// Runs statements on several shards, in a transaction on each that is still open: the connections, in their order.
     ///
     /// # Errors
-    /// What the first shard that fails says; then all of them are rolled back.
-    pub async fn begin_on_all(&self, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
-        let pool = self.pool_of_queries();
+    /// What the first shard that fails says; 40P01 where it waits for somebody who waits for it. Then all of them are rolled back.
+    pub async fn begin_on_all(self: &Arc<Self>, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
+        let (pool, since) = (self.pool_of_queries(), clock::monotonic());
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {
             let begun = async {
                 let mut lease = self.lend((pool, None), server, role, &Settings::default()).await?;
                 lease.queue_query("BEGIN");
-                let begun = lease.run(sql).await;
+                lease.queue_query(sql);
                 // Those that have begun end with their leases, on every way out of here.
                 leases.push(lease);
-                begun
+                let stand = Stand::new(since, leases.iter());
+                let Some(lease) = leases.last_mut() else { return Err(Error::internal("a connection that is gone")) };
+                match stand {
+                    None => lease.answer(&mut Nothing).await,
+                    // In a box: nearly no change needs room for it.
+                    Some(stand) => {
+                        let deadlock = Box::pin(deadlock::broken(Arc::clone(self), stand));
+                        lease.answer_unless(&mut Nothing, deadlock).await
+                    }
+                }
             };
             let begun = begun.await;
             if let Err(error) = begun {

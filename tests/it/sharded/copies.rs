@@ -69,6 +69,9 @@ fn a_server_gets_a_copy_and_another_one_loses_its_own() {
     // One goes, the first one too; the names stay.
     done(&mut client, "ALTER TABLE c SET (servers = 's2,s1')");
     assert_eq!(relations(&fleet, 0), "");
+    // By their first name somebody may still know the first two.
+    let error = refused(&mut client, "ALTER TABLE c SET (servers = 's2,s1,s0', table_suffix = '')");
+    assert!(error.starts_with("0A000") && error.contains("suffix"), "{error}");
     assert_eq!(client.value("SELECT v FROM c WHERE k = 5000").unwrap(), "late");
     done(&mut client, "INSERT INTO c (k) VALUES (6000)");
     assert_eq!(copy(&fleet, 1, "c_2"), copy(&fleet, 2, "c_2"));

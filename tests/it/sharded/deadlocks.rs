@@ -75,6 +75,32 @@ fn of_those_who_wait_for_each_other_the_youngest_ends() {
 }
 
 #[test]
+fn a_change_of_a_table_and_a_transaction_do_not_wait_for_each_other_for_ever() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    for key in &keys {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'before')"));
+    }
+    done(&mut client, "BEGIN");
+    done(&mut client, &update(keys[1], "mine"));
+    // It has the first shard's table, and waits for the second one's.
+    let add = "ALTER TABLE t ADD COLUMN n int";
+    let changing = beside(fleet.client(), add.to_owned());
+    wait_for_waiting(&fleet, 1, 1);
+    done(&mut client, &update(keys[0], "mine"));
+    let (mut other, answer) = changing.join().unwrap();
+    let error = answer.unwrap_err();
+    assert!(error.contains("40P01"), "{error}");
+    done(&mut client, "COMMIT");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 'mine'").unwrap(), "2");
+    done(&mut other, add);
+    assert_eq!(other.value("SELECT count(n) FROM t").unwrap(), "0");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn who_waits_long_for_somebody_who_does_not_wait_goes_on() {
     let fleet = Fleet::start(2);
     let mut holder = fleet.client();

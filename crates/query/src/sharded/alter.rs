@@ -31,6 +31,9 @@ use crate::statement::statement_text;
 /// What a shard says of a constraint that it has already.
 const DUPLICATE_OBJECT: &str = "42710";
 
+/// The same of a key, and of a primary key.
+const DUPLICATE_KEY: [&str; 2] = ["42P07", "42P16"];
+
 /// The sharded table of a name.
 pub(crate) fn find(state: &CatalogState, name: &str) -> Option<Arc<ShardedTable>> {
     match state.table(name)? {
@@ -150,8 +153,11 @@ pub(crate) async fn alter(
     }
     let left = match everywhere(fleet, means, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
-        Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
+        Err(error) if error.sqlstate() == DUPLICATE_OBJECT || is_of_key(&error, &plain.cmds) => {
             let then = KeptTable::read(name, &text)?;
+            if error.sqlstate() != DUPLICATE_OBJECT && then.has_twins() {
+                return Err(error);
+            }
             attach::check(&altered, &then.made, means, false, &Extension::default()).await.map_err(|_| error)?;
             Vec::new()
         }
@@ -339,6 +345,16 @@ impl<'a> Changes<'a> {
 
 fn is_key(constraint: &Constraint) -> bool {
     [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+}
+
+/// Whether it may be a key that is added of which a shard says that it has it.
+fn is_of_key(error: &Error, cmds: &[Node]) -> bool {
+    let adds_key = |command: &Node| {
+        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { return false };
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        matches!(def, Some(NodeEnum::Constraint(constraint)) if is_key(constraint))
+    };
+    DUPLICATE_KEY.contains(&error.sqlstate()) && cmds.iter().any(adds_key)
 }
 
 /// Gives keys that come the names that they have on a shard.

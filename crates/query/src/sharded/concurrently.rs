@@ -19,8 +19,7 @@ use pg_query::protobuf::IndexStmt;
 use super::ShardedTable;
 use super::ddl::at_shard;
 use super::maintain::on_shard;
-use super::rename::asked;
-use super::rule::quoted;
+use super::rename::is_there;
 use crate::means::Means;
 use crate::statement::statement_text;
 
@@ -52,10 +51,10 @@ pub(super) async fn create(table: &ShardedTable, index: &IndexStmt, means: &Mean
         sent.idxname = on_shard(&index.idxname, table, shard)?;
         let name = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&sent.idxname));
         at_shard(&mut sent.relation, shard);
-        let there = format!("SELECT pg_catalog.to_regclass({})::text", quoted(&name));
-        if asked(table, shard, &there, means).await?.iter().any(Option::is_some) {
+        if is_there(table, shard, &name, means).await? {
             let error = Error::new(ErrorCode::DuplicateTable, format!("relation \"{}\" already exists", sent.idxname));
-            return Err(error.with_context(format!("shard {}", shard.server)));
+            let hint = format!("Drop it there, if it is what a killed server has left: {DROPPING} {name}.");
+            return Err(error.with_hint(hint).with_context(format!("shard {}", shard.server)));
         }
         let text = statement_text(&NodeEnum::IndexStmt(Box::new(sent)))?;
         steps.push(Step { server: Arc::clone(&shard.server), index: name, text });

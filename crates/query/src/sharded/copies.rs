@@ -19,8 +19,8 @@ use super::attach::{self, texts};
 use super::ddl::physical;
 use super::kept::KeptTable;
 use super::maintain::{Work, on_shard};
-use super::rename::asked;
-use super::rule::{making, quoted};
+use super::rename::is_there;
+use super::rule::making;
 use crate::means::Means;
 
 /// What is collected of rows before it is sent on.
@@ -79,8 +79,7 @@ impl CopyChange<'_> {
         attach::check(self.altered, &self.now.made, means, false, &Extension::default()).await?;
         for shard in &self.copies.removed {
             let name = physical(shard);
-            let there = format!("SELECT pg_catalog.to_regclass({})::text", quoted(&name));
-            if asked(self.table, shard, &there, means).await?.iter().any(Option::is_some) {
+            if is_there(self.table, shard, &name, means).await? {
                 let message = format!("table {name} is still on shard \"{}\"", shard.server);
                 return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message)
                     .with_hint("Take it away where others write to it, and then here."));

@@ -105,6 +105,12 @@ impl KeptTable {
         if constraints(&self.made).any(is_check) { None } else { keys.find(|key| key.name == *name) }
     }
 
+    /// Whether two of its keys have the same columns: whether a shard has both nobody can tell by them.
+    pub(super) fn has_twins(&self) -> bool {
+        let before = |at: usize| self.keys.iter().take(at);
+        self.keys.iter().enumerate().any(|(at, key)| before(at).any(|other| other.columns == key.columns))
+    }
+
     fn alter(&mut self, command: &AlterTableCmd) -> Result<()> {
         if let Some((sets, options)) = options_of(command) {
             set_options(&mut self.made, sets, options);

@@ -199,6 +199,12 @@ pub(super) async fn asked(
     texts(&mut lease, sql).await
 }
 
+/// Whether a shard has something of this name, which is written as in SQL.
+pub(super) async fn is_there(table: &ShardedTable, shard: &Shard, name: &str, means: &Means) -> Result<bool> {
+    let there = format!("SELECT pg_catalog.to_regclass({})::text", quoted(name));
+    Ok(asked(table, shard, &there, means).await?.iter().any(Option::is_some))
+}
+
 fn is_only(found: &[Option<String>], name: &str) -> bool {
     matches!(found, [Some(only)] if only == name)
 }

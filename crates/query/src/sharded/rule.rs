@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::rules::{Extension, Kept, Key, KeyClass, Shard};
+use ashlar_shard::rules::{Copies, Extension, Kept, Key, KeyClass, Shard};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DefElem, ObjectType};
 
@@ -22,6 +22,7 @@ use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
 use crate::engine::Engine;
+use crate::grammar;
 use crate::means::Means;
 use crate::statement::statement_text;
 
@@ -172,9 +173,11 @@ pub(crate) async fn change(
         let now = KeptTable::read(&name, &text)?;
         let change = CopyChange { table, altered: &altered, now: &now, copies: &copies };
         let left = if wish.attaches {
+            // Names are others' to choose, and to keep apart.
             change.look(wish.checks_rows, means).await?;
             Vec::new()
         } else {
+            check_new_suffix(&kept, &altered, &copies)?;
             change.carry_out(means).await?
         };
         make_known(engine, altered, &kept, &text)?;
@@ -197,6 +200,38 @@ pub(crate) async fn change(
     }
     make_known(engine, altered, &kept, &text)?;
     Ok(done_but(Done::tag("ALTER TABLE"), &left))
+}
+
+/// The ends that were given to the names of a table's copies, one after the other; nothing where none was.
+fn suffixes(kept: &str) -> Result<Vec<String>> {
+    let is_it = |name: &str| name == "table_suffix";
+    let given = |options: Vec<(String, String)>| options.into_iter().find(|(name, _)| is_it(name)).map(|(_, end)| end);
+    let mut found = Vec::new();
+    for parsed in grammar::parse(kept)? {
+        match &parsed.node {
+            NodeEnum::CreateStmt(made) => found.push(given(ddl::given_options(&made.options)).unwrap_or_default()),
+            NodeEnum::AlterTableStmt(statement) => {
+                let wish = Wish::of(statement)?;
+                let is_reset = wish.reset.iter().any(|name| is_it(name));
+                found.extend(given(wish.set).or_else(|| is_reset.then(String::new)));
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// 0A000 where a copy comes, and copies would have a name that they have had before: whoever has heard of no change since finds those that
+/// there were by it, and would go on writing to them alone.
+fn check_new_suffix(kept: &str, altered: &ShardedTable, copies: &Copies) -> Result<()> {
+    let mut options = altered.routed.rule.options().iter();
+    let suffix = options.find(|(name, _)| name == "table_suffix").map_or("", |(_, end)| end.as_str());
+    if copies.added.is_empty() || !suffixes(kept)?.iter().any(|known| known == suffix) {
+        return Ok(());
+    }
+    let what = "other servers cannot be given to a table that is on all of its servers";
+    Err(Error::unsupported(format!("{what}: its copies have had the suffix '{suffix}' before"))
+        .with_hint("Give them another one: SET (servers = ..., table_suffix = '_3')."))
 }
 
 /// 0A000 where other tables have taken over a table's rule, and would have another one from the next start on.
@@ -311,5 +346,23 @@ fn told(error: Error, name: &str) -> Error {
     match &error.fields().context {
         Some(context) => told.with_context(context.clone()),
         None => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BETWEEN, suffixes};
+
+    #[test]
+    fn names_that_copies_have_had_are_known() {
+        let kept = [
+            "CREATE TABLE c (k int) USING sharded WITH (servers = 's0', broadcast)",
+            "ALTER TABLE c ADD COLUMN n int",
+            "ALTER TABLE c SET (servers = 's0,s1', table_suffix = '_2')",
+            "ALTER TABLE c RENAME TO d",
+            "ALTER TABLE d SET (servers = 's0')",
+            "ALTER TABLE d SET (servers = 's0,s2'), RESET (table_suffix)",
+        ];
+        assert_eq!(suffixes(&kept.join(BETWEEN)).unwrap(), ["", "_2", ""]);
     }
 }

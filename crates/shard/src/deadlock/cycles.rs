@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// Steps of one search; a cycle that is not found in so many is looked for again, among those who are left.
 const STEPS_MAX: usize = 100_000;
 
+/// Cycles that are looked for at once.
+const CYCLES_MAX: usize = 8;
+
 /// Where a PostgreSQL listens: numbers of processes are its own.
 pub(super) type Cluster = (String, u16);
 
@@ -35,8 +38,8 @@ pub(super) struct Look {
     pub(super) rounds: BTreeMap<Name, u64>,
 }
 
-/// Who waits for whom, and on which clusters.
-pub(super) type Graph<'l> = BTreeMap<&'l Name, BTreeMap<&'l Name, BTreeSet<&'l Cluster>>>;
+/// Who waits for whom, and with which of their processes: the one that waits, and the other one on its cluster.
+pub(super) type Graph<'l> = BTreeMap<&'l Name, BTreeMap<&'l Name, BTreeSet<(&'l Process, i32)>>>;
 
 impl Look {
     /// The transactions that wait for each other, through whomever.
@@ -57,7 +60,7 @@ impl Look {
                     let by = (start.0.clone(), *by);
                     match self.owners.get(&by) {
                         Some(other) => {
-                            graph.entry(owner).or_default().entry(other).or_default().insert(&start.0);
+                            graph.entry(owner).or_default().entry(other).or_default().insert((start, by.1));
                         }
                         // Somebody else's: what he waits for on that cluster counts.
                         None => next.push(by),
@@ -75,9 +78,21 @@ pub(super) fn waits_for_others(graph: &Graph<'_>, member: &str) -> bool {
     graph.iter().any(|(name, nexts)| is_own(name) && nexts.keys().any(|next| !is_own(next)))
 }
 
-/// Some who wait for each other, on more than one cluster or for themselves: what no cluster sees. Of them this member's came last to
-/// wait.
-pub(super) fn cycle(graph: &Graph<'_>, member: &str) -> Option<Vec<Name>> {
+/// Several cycles: one that cannot be broken, since an Ashlar of it says nothing any more, hides none that can. Of those in which the same
+/// transaction came last to wait it is one.
+pub(super) fn own_cycles(mut graph: Graph<'_>, member: &str) -> Vec<Vec<Name>> {
+    let mut all = Vec::new();
+    while all.len() < CYCLES_MAX
+        && let Some(found) = cycle(&graph, member)
+    {
+        graph.retain(|name, _| found.iter().max() != Some(*name));
+        all.push(found);
+    }
+    all
+}
+
+/// Some who wait for each other with several processes of one of them: what no cluster sees. Of them this member's came last to wait.
+fn cycle(graph: &Graph<'_>, member: &str) -> Option<Vec<Name>> {
     let mut search = Search { graph, member, path: Vec::new(), steps: 0 };
     let found = graph.keys().copied().find_map(|root| search.from(root, root))?;
     Some(found.into_iter().cloned().collect())
@@ -114,17 +129,20 @@ impl<'g> Search<'g> {
         None
     }
 
-    /// Whether there is no cluster on which all on the path wait for the next one.
+    /// Whether no cluster sees it: on none do processes wait for each other all around.
     fn is_spread(&self) -> bool {
-        if self.path.len() == 1 {
-            return true;
-        }
-        let first = self.clusters().next();
-        !first.into_iter().flatten().any(|cluster| self.clusters().all(|clusters| clusters.contains(*cluster)))
+        !self.waits().next().into_iter().flatten().any(|(start, by)| {
+            let mut reached = BTreeSet::from([*by]);
+            for waits in self.waits().skip(1) {
+                let next = waits.iter().filter(|(process, _)| process.0 == start.0 && reached.contains(&process.1));
+                reached = next.map(|(_, by)| *by).collect();
+            }
+            reached.contains(&start.1)
+        })
     }
 
-    /// Where each on the path waits for the next one.
-    fn clusters(&self) -> impl Iterator<Item = &'g BTreeSet<&'g Cluster>> {
+    /// How each on the path waits for the next one.
+    fn waits(&self) -> impl Iterator<Item = &'g BTreeSet<(&'g Process, i32)>> {
         let graph = self.graph;
         let nexts = self.path.iter().skip(1).chain(self.path.first());
         self.path.iter().zip(nexts).filter_map(move |(name, next)| graph.get(*name)?.get(*next))
@@ -180,6 +198,15 @@ mod tests {
         // What a cluster sees itself, it breaks itself.
         check(&[(10, &[0, 1]), (20, &[0, 1])], &[(0, 10, 20), (0, 20, 10)], None);
         check(&[(10, &[0, 1]), (20, &[0, 1])], &[(0, 10, 20), (1, 10, 20), (0, 20, 10)], None);
+        // Each has two connections to one cluster, as to two of its databases.
+        let mut two = look(&["a"], &[(10, &[0]), (20, &[0])], &[(0, 10, 20), (0, 21, 11)]);
+        for (pid, other) in [(10, 11), (20, 21)] {
+            let name = two.owners[&(on(0), pid)].clone();
+            two.owners.insert((on(0), other), name);
+        }
+        assert_eq!(found(&two, "a"), Some(vec![0, 1]));
+        two.edges.push(((on(0), 20), 10));
+        assert_eq!(found(&two, "a"), None);
         // Two connections of one transaction, on one cluster under two names.
         let mut both = look(&["a"], &[(10, &[0])], &[(0, 10, 11)]);
         let name = both.owners[&(on(0), 10)].clone();
@@ -199,6 +226,22 @@ mod tests {
         let two = look(&["b", "b", "a", "a"], owners, edges);
         assert_eq!(["a", "b"].map(|member| found(&two, member)), [Some(vec![2, 3]), Some(vec![0, 1])]);
         assert!(!["a", "b"].iter().any(|member| waits_for_others(&two.graph(), member)));
+    }
+
+    #[test]
+    fn a_cycle_hides_no_other_one() {
+        // The first is one with another member; of the last two, which have the one in common that came last, one is enough.
+        let owners: &[(i32, &[u16])] = &[(10, &[0, 1]), (20, &[1, 0]), (30, &[0, 1]), (40, &[1, 0]), (50, &[0, 1])];
+        let edges = &[(0, 10, 20), (1, 20, 10), (0, 30, 50), (1, 50, 30), (0, 40, 50), (1, 50, 40)];
+        let all = look(&["b", "a"], owners, edges);
+        let numbers = |member: &str| -> Vec<Vec<i32>> {
+            let found = own_cycles(all.graph(), member);
+            found.iter().map(|names| names.iter().map(|name| name.number).collect()).collect()
+        };
+        assert_eq!(numbers("a"), [[0, 1]]);
+        assert_eq!(numbers("b"), [[2, 4]]);
+        let own = look(&["a"], owners, edges);
+        assert_eq!(own_cycles(own.graph(), "a").len(), 2);
     }
 
     #[test]

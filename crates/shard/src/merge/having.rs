@@ -42,6 +42,8 @@ pub(crate) enum Operand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
+    /// The same where the other one is one of several constants, all of which have one type with it.
+    Among,
     NotEqual,
     Less,
     LessOrEqual,
@@ -78,6 +80,10 @@ impl Condition {
             Self::Column(_) => Err(unknown()),
             Self::Compare(a, comparison, b) => match Manner::of(a, b, fields, is_c_collated)? {
                 Manner::OneType(of) => value::check_order(of, is_c_collated || comparison.is_of_equality()),
+                // Beside a `real` they are of that type, and beside one that is a floating-point number, so are all others.
+                Manner::Float if *comparison == Comparison::Among && !a.is_double(fields, is_c_collated)? => {
+                    Err(unknown())
+                }
                 Manner::Exact | Manner::Float => Ok(()),
             },
         }
@@ -143,6 +149,12 @@ impl Operand {
             Self::Number(_) => Ok(None),
             Self::Computed(expression) => expression.kind(fields, is_c_collated).map(|kind| Some(kind.field())),
         }
+    }
+
+    /// Whether it is a `double precision`.
+    fn is_double(&self, fields: &[Field], is_c_collated: bool) -> Result<bool> {
+        let of = self.field(fields, is_c_collated)?;
+        Ok(of.is_some_and(|field| value::is_float(field) && !value::is_real(field)))
     }
 
     fn exact(&self, fields: &[Field], cells: &[Option<&[u8]>]) -> Result<Option<Decimal>> {
@@ -225,12 +237,12 @@ impl Manner {
 impl Comparison {
     /// Whether it asks for nothing but whether both are equal.
     fn is_of_equality(self) -> bool {
-        matches!(self, Self::Equal | Self::NotEqual)
+        matches!(self, Self::Equal | Self::Among | Self::NotEqual)
     }
 
     fn is(self, ordering: Ordering) -> bool {
         match self {
-            Self::Equal => ordering.is_eq(),
+            Self::Equal | Self::Among => ordering.is_eq(),
             Self::NotEqual => ordering.is_ne(),
             Self::Less => ordering.is_lt(),
             Self::LessOrEqual => ordering.is_le(),

@@ -307,7 +307,7 @@ fn having_keeps_groups_of_which_it_is_true() {
 
 #[test]
 fn having_compares_values_of_one_type_and_floats() {
-    use Comparison::{Equal, Greater, LessOrEqual};
+    use Comparison::{Among, Equal, Greater, LessOrEqual};
     const FLOAT: Field = Field { oid: 701, is_binary: false };
     const REAL: Field = Field { oid: 700, is_binary: false };
     const VARCHAR: Field = Field { oid: 1043, is_binary: false };
@@ -347,6 +347,12 @@ fn having_compares_values_of_one_type_and_floats() {
     assert!(made(&of_columns(Equal), [TEXT, TEXT], false).is_ok());
     for fields in [[REAL, REAL], [TEXT, INT8], [DATE, Field { oid: 1114, is_binary: false }], [CHARACTER, CHARACTER]] {
         assert!(made(&of_columns(Equal), fields, true).is_err(), "{fields:?}");
+    }
+    // PostgreSQL: 0.1::real = 0.1 is false, and 0.1::real IN (0.1, 0.2) true.
+    let of_list = Condition::Compare(Operand::Column(1), Among, Operand::number("0.1").unwrap());
+    assert_eq!([REAL, FLOAT, NUMERIC].map(|of| made(&of_list, [of, INT8], true).is_ok()), [false, true, true]);
+    for (fields, is_known) in [([INT8, FLOAT], false), ([FLOAT, INT8], true), ([TEXT, VARCHAR], true)] {
+        assert_eq!(made(&of_columns(Among), fields, false).is_ok(), is_known, "{fields:?}");
     }
 }
 

@@ -212,6 +212,9 @@ impl<'a> Asked<'a> {
             "variance" | "var_samp" => self.deviation(call, true, false)?,
             "var_pop" => self.deviation(call, false, false)?,
             "avg" => {
+                if !has_same_values(call) {
+                    return no("an average needs its values at once");
+                }
                 let Some((_, arguments)) = place_of(call, self.about) else {
                     return no("what is averaged cannot be found in the text");
                 };
@@ -236,8 +239,7 @@ impl<'a> Asked<'a> {
 
     /// A variance or a standard deviation: of exact numbers it comes from their number, their sum and that of their squares.
     fn deviation(&mut self, call: &FuncCall, is_sample: bool, is_root: bool) -> Attempt<Aggregate> {
-        let [argument] = &call.args[..] else { return no("a deviation is one of several values") };
-        if call.agg_distinct || !argument.node.as_ref().is_some_and(is_repeatable) {
+        if call.args.len() != 1 || call.agg_distinct || !has_same_values(call) {
             return no("a deviation needs its values at once");
         }
         let text = self.about.text;
@@ -378,18 +380,7 @@ impl<'a> Asked<'a> {
 
     /// Whether an expression has one value in all rows of a group: it is made of what tells groups apart, and of constants.
     fn is_alike(&self, expression: &NodeEnum) -> bool {
-        let mut left = vec![expression];
-        while let Some(node) = left.pop() {
-            let is_known = match node {
-                NodeEnum::ColumnRef(_) => self.named(node).is_some(),
-                NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
-                NodeEnum::SubLink(_) => false,
-                _ => true,
-            };
-            let Some(children) = nodes::children(node).filter(|_| is_known) else { return false };
-            left.extend(children.into_iter().filter_map(|child| child.node.as_ref()));
-        }
-        true
+        is_made_of(expression, |column| self.named(column).is_some())
     }
 
     /// The column that a name by which groups are told apart has.
@@ -510,11 +501,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Whether an expression has the same value however often it is computed for a row.
-fn is_repeatable(expression: &NodeEnum) -> bool {
+/// Whether an expression has the same value however often it is computed for rows that have the same columns, and all that it has are these.
+fn is_made_of(expression: &NodeEnum, is_one: impl Fn(&NodeEnum) -> bool) -> bool {
     let mut left = vec![expression];
     while let Some(node) = left.pop() {
         let is_known = match node {
+            NodeEnum::ColumnRef(_) => is_one(node),
             NodeEnum::FuncCall(call) => functions::is_of_one_row(call),
             NodeEnum::SubLink(_) => false,
             _ => true,
@@ -523,6 +515,12 @@ fn is_repeatable(expression: &NodeEnum) -> bool {
         left.extend(children.into_iter().filter_map(|child| child.node.as_ref()));
     }
     true
+}
+
+/// Whether an aggregate, and others of the same arguments and FILTER beside it, are all of the same values.
+fn has_same_values(call: &FuncCall) -> bool {
+    let nodes = call.args.iter().chain(call.agg_filter.as_deref());
+    nodes.filter_map(|node| node.node.as_ref()).all(|node| is_made_of(node, |_| true))
 }
 
 /// A column's name as it is written in SQL.

@@ -135,6 +135,18 @@ fn keys_go_by_the_name_that_postgresql_gives_them() {
 }
 
 #[test]
+fn keys_of_the_same_columns_are_twins() {
+    for (keys, expected) in [
+        ("PRIMARY KEY (k, n), UNIQUE (n, k), UNIQUE (k)", false),
+        ("PRIMARY KEY (k), UNIQUE (k)", true),
+        ("UNIQUE (n, k), UNIQUE (k), CONSTRAINT other UNIQUE (n, k)", true),
+    ] {
+        let table = KeptTable::read("t", &format!("CREATE TABLE t (k int, n int, {keys})")).unwrap();
+        assert_eq!(table.has_twins(), expected, "{keys}");
+    }
+}
+
+#[test]
 fn defaults_and_not_null_come_and_go() {
     check(
         &[

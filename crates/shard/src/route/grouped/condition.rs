@@ -67,10 +67,11 @@ impl Asked<'_> {
                 Ok(Condition::All(vec![from, self.compared(a, Comparison::LessOrEqual, high)?]))
             }
             (AExprKind::AexprIn, NodeEnum::List(list)) => {
+                let comparison = if list.items.len() > 1 { Comparison::Among } else { Comparison::Equal };
                 let mut parts = Vec::with_capacity(list.items.len());
                 for item in &list.items {
                     let Some(item) = &item.node else { return other_condition() };
-                    parts.push(self.compared(a, Comparison::Equal, item)?);
+                    parts.push(self.compared(a, comparison, item)?);
                 }
                 let is_one = Condition::Any(parts);
                 match nodes::operator(expr) {
