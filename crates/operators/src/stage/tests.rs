@@ -21,6 +21,7 @@ use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, PlanProperties, collect};
+use futures::StreamExt;
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -282,6 +283,33 @@ fn groups_that_went_through_files_stay_in_their_streams() {
     assert_eq!(sorted(&run(&less, memory), 1), sorted(&expected, 1));
     assert!(files(&less) > 0);
     check_streams(&last_part(plan()), memory, expected.num_rows());
+}
+
+#[test]
+fn what_a_stream_has_goes_with_it_while_others_go_on() {
+    let input = table(&rows(60_000, 40_000), 3, 2048);
+    let group_by = groups_by(&["id"], &input);
+    let count = [Wanted(count_udaf(), "*", false, None)];
+    let last = last_part(two_stages(AggregateMode::FinalPartitioned, &group_by, &count, &input));
+    let context = context(PLENTY);
+    let pool = Arc::clone(&context.runtime_env().memory_pool);
+    // One thread: a task that has said what it found has ended before anybody hears it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let outputs = (0..STREAMS).map(|output| last.execute(output, Arc::clone(&context)).unwrap());
+        let mut outputs: Vec<SendableRecordBatchStream> = outputs.collect();
+        for output in &mut outputs {
+            output.next().await.unwrap().unwrap();
+        }
+        let mut held = vec![pool.reserved()];
+        while let Some(output) = outputs.pop() {
+            drop(output);
+            held.push(pool.reserved());
+        }
+        held
+    });
+    assert!(held.windows(2).all(|two| two[1] < two[0]), "{held:?}");
+    assert_eq!(held.last(), Some(&0));
 }
 
 fn join(
