@@ -64,13 +64,13 @@ impl Built {
 
     /// Bytes of a column that is kept of some rows, where its values are of any length.
     pub(crate) fn bytes_of(&self, column: usize, rows: &[u32]) -> usize {
-        let chunks = self.kept[column].iter().map(|chunk| Lengths::of(chunk.as_ref()));
-        let chunks: Vec<Option<Lengths<'_>>> = chunks.collect();
-        let of_row = |row: &u32| {
-            let (chunk, place) = place_of(*row);
-            chunks[chunk].as_ref().map_or(0, |lengths| lengths.of_row(place))
+        let chunks: Option<Vec<Lengths<'_>>> =
+            self.kept[column].iter().map(|chunk| Lengths::of(chunk.as_ref())).collect();
+        let of_row = |chunks: &[Lengths<'_>], row: u32| {
+            let (chunk, place) = place_of(row);
+            chunks[chunk].of_row(place)
         };
-        rows.iter().map(of_row).sum()
+        chunks.map_or(0, |chunks| rows.iter().map(|row| of_row(&chunks, *row)).sum())
     }
 
     /// Whether all that is kept of some rows is more than a batch that comes out is to have.
