@@ -1,7 +1,7 @@
 //! How many bytes rows have in columns whose values are of any length: some thousand pairs of a row that has a long text are more than an array
 //! holds, and more than anybody has memory for.
 //!
-//! Called by `build`, `probe` and `output`.
+//! Called by `chunk`, `build`, `probe` and `output`.
 
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
 use arrow::datatypes::{ArrowNativeType, DataType};
