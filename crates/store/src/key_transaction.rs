@@ -69,12 +69,7 @@ impl KeyTransaction {
         key: &[Datum<'_>],
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> Result<R> {
-        self.expect(region, key)?;
-        Ok(match pending(&self.writes, region, key, &self.snapshot) {
-            Pending::Row(row) => f(Some(row)),
-            Pending::Deleted => f(None),
-            Pending::Untouched => region.get_at(&self.snapshot, key, f),
-        })
+        self.read(region, key, true, f)
     }
 
     /// Like [`KeyTransaction::get`], and the row does not count as used.
@@ -87,20 +82,27 @@ impl KeyTransaction {
         key: &[Datum<'_>],
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> Result<R> {
-        self.expect(region, key)?;
+        self.read(region, key, false, f)
+    }
+
+    /// Reads the row of a key, which counts as used then, or does not. Until the commit nobody may change it, unless it is this
+    /// transaction's own.
+    fn read<R>(
+        &mut self,
+        region: &Arc<Region>,
+        key: &[Datum<'_>],
+        is_use: bool,
+        f: impl FnOnce(Option<RowRef<'_>>) -> R,
+    ) -> Result<R> {
+        if matches!(self.writes.get(region, key), Pending::Untouched) {
+            self.writes.expect(region, region.version(), &self.snapshot, key)?;
+        }
         Ok(match pending(&self.writes, region, key, &self.snapshot) {
             Pending::Row(row) => f(Some(row)),
             Pending::Deleted => f(None),
+            Pending::Untouched if is_use => region.get_at(&self.snapshot, key, f),
             Pending::Untouched => region.peek_at(&self.snapshot, key, f),
         })
-    }
-
-    /// Until the commit nobody may change a key that is about to be read, unless its row is this transaction's own.
-    fn expect(&mut self, region: &Arc<Region>, key: &[Datum<'_>]) -> Result<()> {
-        match self.writes.get(region, key) {
-            Pending::Untouched => self.writes.expect(region, region.version(), &self.snapshot, key),
-            Pending::Row(_) | Pending::Deleted => Ok(()),
-        }
     }
 
     /// Reads and writes the row of one key. `f` must not touch the store in any other way.

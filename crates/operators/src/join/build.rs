@@ -15,7 +15,7 @@ use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
 use super::early::Early;
 use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
 use super::spec::{Alone, Spec};
-use super::texts::{BYTES_MAX, Lengths, longest};
+use super::texts::{BYTES_MAX, Lengths};
 use crate::hash_table::direct::{Counting, Direct};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Keys;
@@ -35,7 +35,7 @@ pub(crate) struct Built {
     pub(crate) kept: Vec<Vec<ArrayRef>>,
     /// Which rows have had a match, where that is of interest.
     matched: Vec<AtomicU64>,
-    /// Bytes of the longest values of all columns that are kept, where their values are of any length.
+    /// Bytes that no row has more of in the columns that are kept, where their values are of any length.
     longest: usize,
     pub(crate) rows: usize,
     /// Rows that have a key.
@@ -64,13 +64,13 @@ impl Built {
 
     /// Bytes of a column that is kept of some rows, where its values are of any length.
     pub(crate) fn bytes_of(&self, column: usize, rows: &[u32]) -> usize {
-        let chunks = self.kept[column].iter().map(|chunk| Lengths::of(chunk.as_ref()));
-        let chunks: Vec<Option<Lengths<'_>>> = chunks.collect();
-        let of_row = |row: &u32| {
-            let (chunk, place) = place_of(*row);
-            chunks[chunk].as_ref().map_or(0, |lengths| lengths.of_row(place))
+        let chunks: Option<Vec<Lengths<'_>>> =
+            self.kept[column].iter().map(|chunk| Lengths::of(chunk.as_ref())).collect();
+        let of_row = |chunks: &[Lengths<'_>], row: u32| {
+            let (chunk, place) = place_of(row);
+            chunks[chunk].of_row(place)
         };
-        rows.iter().map(of_row).sum()
+        chunks.map_or(0, |chunks| rows.iter().map(|row| of_row(&chunks, *row)).sum())
     }
 
     /// Whether all that is kept of some rows is more than a batch that comes out is to have.
@@ -230,8 +230,7 @@ impl Plan {
                 kept.push(array);
             }
         }
-        let longest_of = |arrays: &Vec<ArrayRef>| arrays.iter().map(|array| longest(array.as_ref())).max().unwrap_or(0);
-        let longest = kept.iter().map(longest_of).sum();
+        let longest = chunks.iter().map(|chunk| chunk.longest).max().unwrap_or(0);
         let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let bounds = bounds_of(&chunks);
         let made = match self.kind {

@@ -17,6 +17,7 @@ use arrow::compute::{concat, filter};
 use datafusion_common::Result;
 
 use super::spec::Spec;
+use super::texts::longest;
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
 use crate::memory::{Charge, Memory, Wish};
@@ -108,6 +109,8 @@ pub(crate) struct Chunk {
     pub(crate) counts: Vec<u32>,
     /// The places of the least and of the greatest key, where keys are counted.
     pub(crate) bounds: Option<(u64, u64)>,
+    /// Bytes of the longest values of all columns that are kept, where their values are of any length.
+    pub(crate) longest: usize,
     /// Of the keys; of the rest.
     pub(crate) charges: (Charge, Charge),
 }
@@ -247,7 +250,8 @@ impl Pending {
         let of_kept: usize = kept.iter().map(Array::get_array_memory_size).sum();
         charges.1.settle(of_kept + size_of_val(&counts[..]));
         self.charge.settle(self.rows.iter().map(Rows::bytes).sum());
-        Ok(Chunk { rows: count, kept, keys: packed, valid, counts, bounds, charges })
+        let longest = kept.iter().map(|array| longest(array.as_ref())).sum();
+        Ok(Chunk { rows: count, kept, keys: packed, valid, counts, bounds, longest, charges })
     }
 }
 

@@ -85,7 +85,7 @@ type Outcome = Option<Result<Arc<Ready>, Arc<DataFusionError>>>;
 
 struct Started {
     outcome: watch::Receiver<Outcome>,
-    /// Ends when the plan is gone, or nobody wants any of its outputs any more.
+    /// Ends when the plan is gone, or nobody wants an output any more that it is for.
     _task: SpawnedTask<()>,
 }
 
@@ -272,13 +272,18 @@ impl Shared {
         Ok(batches(ready, right))
     }
 
-    /// One of so many outputs has ended, or nobody wants it any more: with the last one goes what they share.
+    /// One of so many outputs has ended, or nobody wants it any more: with it goes what no other one wants, and with the last one what they
+    /// share.
     fn end(&self, output: usize, outputs: usize) {
-        if self.ended.note(output, outputs) {
-            let shared = std::mem::take(&mut *self.started.lock());
-            // Not under the lock: streams of the build side end with it.
-            drop(shared);
-        }
+        let gone: BTreeMap<usize, Started> = if self.is_by_stream {
+            self.started.lock().remove_entry(&output).into_iter().collect()
+        } else if self.ended.note(output, outputs) {
+            std::mem::take(&mut *self.started.lock())
+        } else {
+            return;
+        };
+        // Not under the lock: streams of the build side end with it.
+        drop(gone);
     }
 }
 

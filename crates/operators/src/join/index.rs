@@ -15,6 +15,7 @@ use std::sync::Arc;
 use arrow::buffer::NullBuffer;
 
 use super::chunk::{Chunk, place_of, row_number};
+use super::texts::BYTES_MAX;
 use crate::hash_table::direct::{Direct, NOBODY};
 use crate::hash_table::hash::{Secret, Word, of_bytes};
 use crate::hash_table::keys::{ByteKeys, Keys, Packed};
@@ -93,7 +94,8 @@ pub(crate) trait Index: Send + Sync {
     /// The rows of a key, from a place on, at most so many; the place behind the last one, or the end of the run.
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32;
 
-    /// Goes on to the rows that are wanted, with their keys, until there are so many or no more.
+    /// Goes on to the rows that are wanted, with their keys, until there are so many or no more, or as many bytes of keys as a batch that
+    /// comes out is to have.
     fn walk(
         &self,
         cursor: &mut Cursor,
@@ -120,9 +122,6 @@ pub(crate) struct Cursor {
     part: usize,
     place: usize,
 }
-
-/// Bytes of keys at which a walk ends for once.
-const KEY_BYTES: usize = 64 << 20;
 
 /// Words that keys are packed into.
 pub(crate) trait KeyWord: Word + Ord + Sync {
@@ -467,7 +466,7 @@ impl Index for Texts {
         let Keys::Bytes(keys) = keys else { return };
         walk(&self.parts, cursor, count, wanted, rows, |_, row| {
             keys.push(bytes_at(&self.keys, row));
-            keys.bytes.len() < KEY_BYTES
+            keys.bytes.len() < BYTES_MAX
         });
     }
 

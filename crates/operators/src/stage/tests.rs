@@ -21,6 +21,7 @@ use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType, PlanProperties, collect};
+use futures::StreamExt;
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -140,6 +141,14 @@ fn last_part(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     swapped(&cut.unwrap().data)
 }
 
+/// That the last part of a plan is the node of this name, and gives the rows that the engine gives, which the first columns put in order.
+fn check_last(plan: Arc<dyn ExecutionPlan>, name: &str, columns: usize, what: &str) {
+    let expected = by_the_engine(&plan);
+    let last = last_part(plan);
+    assert_eq!(last.name(), name, "{what}");
+    assert_eq!(sorted(&run(&last, PLENTY), columns), sorted(&expected, columns), "{what}");
+}
+
 fn by(keys: &[&str], input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let schema = input.schema();
     divided(keys.iter().map(|key| col(key, &schema).unwrap()).collect(), input)
@@ -193,12 +202,7 @@ fn last_stages_take_what_first_stages_of_the_engine_give() {
             for wanted in [all_aggregates, distinct_aggregates] {
                 for mode in [AggregateMode::Final, AggregateMode::FinalPartitioned] {
                     let plan = two_stages(mode, &group_by, &wanted(), &input);
-                    let expected = by_the_engine(&plan);
-                    let last = last_part(plan);
-                    assert_eq!(last.name(), "HashAggregateExec", "{keys:?}");
-                    let found = run(&last, PLENTY);
-                    let [found, expected] = [found, expected].map(|rows| sorted(&rows, keys.len()));
-                    assert_eq!(found, expected, "{count} {groups} {keys:?} {mode:?}");
+                    check_last(plan, "HashAggregateExec", keys.len(), &format!("{count} {groups} {keys:?} {mode:?}"));
                 }
             }
         }
@@ -212,10 +216,7 @@ fn last_stages_of_sets_of_keys_take_them_too() {
         let input = table(&rows(count, groups), 3, 1000);
         let group_by = grouping(&input, &["text", "small"], &sets);
         let plan = two_stages(AggregateMode::FinalPartitioned, &group_by, &all_aggregates(), &input);
-        let expected = by_the_engine(&plan);
-        let last = last_part(plan);
-        assert_eq!(last.name(), "HashAggregateExec");
-        assert_eq!(sorted(&run(&last, PLENTY), 3), sorted(&expected, 3), "{count} {groups}");
+        check_last(plan, "HashAggregateExec", 3, &format!("{count} {groups}"));
     }
 }
 
@@ -230,12 +231,7 @@ fn single_stages_have_the_groups_of_each_stream() {
                 (AggregateMode::Single, Arc::new(CoalescePartitionsExec::new(Arc::clone(&input))) as _),
             ] {
                 let plan = aggregation(mode, &group_by, &all_aggregates(), &exchange, &input);
-                let expected = by_the_engine(&plan);
-                let last = last_part(plan);
-                assert_eq!(last.name(), "HashAggregateExec", "{keys:?}");
-                let found = run(&last, PLENTY);
-                let [found, expected] = [found, expected].map(|rows| sorted(&rows, keys.len()));
-                assert_eq!(found, expected, "{count} {groups} {keys:?} {mode:?}");
+                check_last(plan, "HashAggregateExec", keys.len(), &format!("{count} {groups} {keys:?} {mode:?}"));
             }
         }
     }
@@ -284,6 +280,33 @@ fn groups_that_went_through_files_stay_in_their_streams() {
     check_streams(&last_part(plan()), memory, expected.num_rows());
 }
 
+#[test]
+fn what_a_stream_has_goes_with_it_while_others_go_on() {
+    let input = table(&rows(60_000, 40_000), 3, 2048);
+    let group_by = groups_by(&["id"], &input);
+    let count = [Wanted(count_udaf(), "*", false, None)];
+    let last = last_part(two_stages(AggregateMode::FinalPartitioned, &group_by, &count, &input));
+    let context = context(PLENTY);
+    let pool = Arc::clone(&context.runtime_env().memory_pool);
+    // One thread: a task that has said what it found has ended before anybody hears it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let outputs = (0..STREAMS).map(|output| last.execute(output, Arc::clone(&context)).unwrap());
+        let mut outputs: Vec<SendableRecordBatchStream> = outputs.collect();
+        for output in &mut outputs {
+            output.next().await.unwrap().unwrap();
+        }
+        let mut held = vec![pool.reserved()];
+        while let Some(output) = outputs.pop() {
+            drop(output);
+            held.push(pool.reserved());
+        }
+        held
+    });
+    assert!(held.windows(2).all(|two| two[1] < two[0]), "{held:?}");
+    assert_eq!(held.last(), Some(&0));
+}
+
 fn join(
     sides: [&Arc<dyn ExecutionPlan>; 2],
     keys: &[&str],
@@ -311,11 +334,8 @@ fn joins_above_two_exchanges_are_those_of_the_engine() {
         let sides = [by(keys, &left), by(keys, &right)];
         for (join_type, nulls) in TYPES.into_iter().flat_map(|join_type| NULLS.map(|nulls| (join_type, nulls))) {
             let plan = join(sides.each_ref(), keys, join_type, PartitionMode::Partitioned, nulls);
-            let plan: Arc<dyn ExecutionPlan> = Arc::new(plan);
-            let expected = by_the_engine(&plan);
-            let last = last_part(plan);
-            assert_eq!(last.name(), "UnchainedHashJoinExec", "{join_type}");
-            assert_eq!(in_order(&run(&last, PLENTY)), in_order(&expected), "{keys:?} {join_type} {nulls:?}");
+            let columns = plan.schema().fields().len();
+            check_last(Arc::new(plan), "UnchainedHashJoinExec", columns, &format!("{keys:?} {join_type} {nulls:?}"));
         }
     }
 }
@@ -325,11 +345,8 @@ fn joins_with_a_side_for_all_streams_are_those_of_the_engine() {
     let (left, right) = (table(&rows(600, 90), 1, 100), table(&rows(800, 130), 3, 100));
     for (join_type, nulls) in TYPES.into_iter().flat_map(|join_type| NULLS.map(|nulls| (join_type, nulls))) {
         let plan = join([&left, &right], &["small"], join_type, PartitionMode::CollectLeft, nulls);
-        let plan: Arc<dyn ExecutionPlan> = Arc::new(plan);
-        let expected = by_the_engine(&plan);
-        let last = last_part(plan);
-        assert_eq!(last.name(), "UnchainedHashJoinExec", "{join_type}");
-        assert_eq!(in_order(&run(&last, PLENTY)), in_order(&expected), "{join_type} {nulls:?}");
+        let columns = plan.schema().fields().len();
+        check_last(Arc::new(plan), "UnchainedHashJoinExec", columns, &format!("{join_type} {nulls:?}"));
     }
 }
 

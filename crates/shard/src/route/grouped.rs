@@ -82,10 +82,7 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     asked.check(select)?;
     let (take, skip) = (several::limit(&select.limit_count)?, several::limit(&select.limit_offset)?);
     let is_cut = having.is_none() && asked.values.is_empty() && is_sorted_by(&groups, &keys);
-    let mut splices = match is_cut {
-        true => several::first_rows(&take, &skip, &clauses)?,
-        false => several::all_rows(&take, &skip, &clauses)?,
-    };
+    let mut splices = several::counted_off(&take, &skip, &clauses, is_cut)?;
     let added = Added { outputs: asked.texts.len(), groups: asked.values.len() };
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();

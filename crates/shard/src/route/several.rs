@@ -86,7 +86,7 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         splices.push((from..from, format!("{} ", hidden.concat())));
     }
     let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
-    splices.extend(first_rows(&take, &skip, &clauses)?);
+    splices.extend(counted_off(&take, &skip, &clauses, true)?);
     let merge = RowMerge { keys, hidden: count, ..RowMerge::default() };
     gathered(select, text, splices, Added { outputs: count, groups: 0 }, merge, (take, skip))
 }
@@ -112,58 +112,37 @@ fn written(count: &Count) -> String {
     }
 }
 
-/// LIMIT and OFFSET for shards of which each sends the rows that may be the first of all.
-pub(super) fn first_rows(
+/// LIMIT and OFFSET for shards of which each sends the rows that may be the first of all, or all that it has where these are not cut.
+pub(super) fn counted_off(
     take: &Option<Count>,
     skip: &Option<Count>,
     clauses: &Clauses,
+    is_cut: bool,
 ) -> Attempt<Vec<(Range<usize>, String)>> {
     let mut splices = Vec::new();
     match (take, &clauses.limit) {
         (None, _) => {}
         (Some(take), Some(place)) => {
-            let sum = match (take, skip) {
+            let limit = match (take, skip) {
+                (Count::Constant(_), _) if !is_cut => "ALL".to_owned(),
+                // A parameter has to stand somewhere, or nobody knows its type; NULL is ALL.
+                (Count::Parameter(_), _) if !is_cut => format!("nullif({0}, {0})", written(take)),
                 (Count::Constant(take), Some(Count::Constant(skip))) => take.saturating_add(*skip).to_string(),
                 (take, None) => written(take),
                 (take, Some(skip)) => format!("{} + coalesce({}, 0)", written(take), written(skip)),
             };
-            splices.push((place.clone(), sum));
+            splices.push((place.clone(), limit));
         }
         (Some(_), None) => return no("LIMIT cannot be found in the text"),
     }
     match (skip, &clauses.offset) {
         (None, _) => {}
         (Some(skip), Some(place)) => {
-            // A parameter has to stand somewhere, or nobody knows its type.
-            let nothing = match (skip, take) {
-                (Count::Parameter(_), None) => format!("{} * 0", written(skip)),
-                _ => "0".to_owned(),
-            };
-            splices.push((place.clone(), nothing));
+            // The same here, unless it stands in LIMIT.
+            let is_told = matches!(skip, Count::Constant(_)) || (is_cut && take.is_some());
+            let offset = if is_told { "0".to_owned() } else { format!("{} * 0", written(skip)) };
+            splices.push((place.clone(), offset));
         }
-        (Some(_), None) => return no("OFFSET cannot be found in the text"),
-    }
-    Ok(splices)
-}
-
-/// LIMIT and OFFSET for shards of which each sends all of its rows.
-pub(super) fn all_rows(
-    take: &Option<Count>,
-    skip: &Option<Count>,
-    clauses: &Clauses,
-) -> Attempt<Vec<(Range<usize>, String)>> {
-    let mut splices = Vec::new();
-    match (take, &clauses.limit) {
-        (None, _) => {}
-        (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), "ALL".to_owned())),
-        // It has to stand somewhere, or nobody knows its type; NULL is ALL.
-        (Some(take), Some(place)) => splices.push((place.clone(), format!("nullif({0}, {0})", written(take)))),
-        (Some(_), None) => return no("LIMIT cannot be found in the text"),
-    }
-    match (skip, &clauses.offset) {
-        (None, _) => {}
-        (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), "0".to_owned())),
-        (Some(skip), Some(place)) => splices.push((place.clone(), format!("{} * 0", written(skip)))),
         (Some(_), None) => return no("OFFSET cannot be found in the text"),
     }
     Ok(splices)

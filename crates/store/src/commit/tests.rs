@@ -1,7 +1,8 @@
 //! Commits: all or nothing, first writer wins, and every snapshot sees whole transactions.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use ashlar_base::clock::Wall;
 use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
 use crate::testing::{datums, kv, load, numbers, scan_all, store, wait};
@@ -496,6 +497,30 @@ fn a_load_is_refused_for_a_key_that_has_come_meanwhile_and_is_there() {
         }
         region.check();
     }
+}
+
+/// A row that has come meanwhile is in a load's way until its time has come.
+#[test]
+fn a_load_takes_the_keys_of_rows_that_have_come_and_gone() {
+    const START: i64 = 1_000_000;
+    let wall = Arc::new(AtomicI64::new(START * 1000));
+    let config = StoreConfig { partition_count: 1, wall: Wall::Moved(Arc::clone(&wall)), ..StoreConfig::default() };
+    let store = Store::new(config);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 0, 0);
+    let rows = (1..=5).map(|id| [Datum::Int8(id), Datum::Int8(7)]);
+    let mut writes = load(&region, &store.snapshot(), rows).unwrap();
+    let row = [Datum::Int8(3), Datum::Int8(1)];
+    let write = Mutation::Upsert { row: &row };
+    let brief = Mutation::Living { write: &write, expiry: Expiry::At(START + 10) };
+    region.entry(&row[..1], |entry| entry.apply(brief)).unwrap();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!((get(&region, 3), region.expiring().rows), (Some(1), 1));
+    wall.store((START + 10) * 1000, Ordering::SeqCst);
+    store.commit(&mut writes).unwrap();
+    assert_eq!((get(&region, 3), region.expiring().rows), (Some(7), 0));
+    assert_eq!((region.row_count(), region.ended().expired), (6, 1));
+    region.check();
 }
 
 #[test]

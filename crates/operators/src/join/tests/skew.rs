@@ -161,15 +161,16 @@ fn long_texts_come_out_in_small_batches() {
     let (many, lone) = (made(100, &|row| row % 12, 3), made(40, &|row| -1 - row, long));
     for (left, right) in [(&once, &many), (&thrice, &many), (&many, &thrice), (&thrice, &thrice), (&lone, &once)] {
         let (left_table, right_table) = (table(left, 2, 5), table(right, 2, 5));
-        for join_type in [JoinType::Inner, JoinType::Full, JoinType::LeftAnti, JoinType::RightSemi] {
+        let types = [JoinType::Inner, JoinType::Full, JoinType::LeftAnti, JoinType::RightSemi];
+        for (join_type, key) in types.into_iter().flat_map(|join_type| ["key", "text"].map(|key| (join_type, key))) {
             let nulls = NullEquality::NullEqualsNothing;
-            let wanted = Wanted { join_type, keys: vec!["key"], nulls, is_filtered: false, null_aware: false };
+            let wanted = Wanted { join_type, keys: vec![key], nulls, is_filtered: false, null_aware: false };
             let expected = stock_result(&runtime, &left_table, &right_table, &wanted);
             let plan = own(&stock(&left_table, &right_table, &wanted), None);
             let batches = runtime.block_on(collect(Arc::clone(&plan), context_of(1 << 30, 8192))).unwrap();
             // A batch has as much of the left side at most, and beside that what came in one of the right side.
             let most = 2 * BYTES_MAX;
-            assert!(batches.iter().all(|batch| of_batch(batch) <= most), "{join_type}");
+            assert!(batches.iter().all(|batch| of_batch(batch) <= most), "{join_type} {key}");
             let found = concat_batches(&plan.schema(), &batches).unwrap();
             assert!(origins(&found, left, right, join_type) == origins(&expected, left, right, join_type));
             // Not one by one either.

@@ -79,7 +79,13 @@ impl KeySession {
         if self.is_row_name(key) {
             return Err(KeyError::WRONG_TYPE);
         }
-        Ok(Plain { kv: &self.service.kv, running: &mut self.running })
+        Ok(self.plain_keys())
+    }
+
+    /// The same for a key of which that is known.
+    #[inline]
+    fn plain_keys(&mut self) -> Plain<'_> {
+        Plain { kv: &self.service.kv, running: &mut self.running }
     }
 }
 
@@ -178,7 +184,7 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         reply.null();
         return Ok(());
     }
-    let done = session.plain(key)?.entry(&kv_key, |entry| {
+    let done = session.plain_keys().entry(&kv_key, |entry| {
         let row = entry.row();
         let exists = row.is_some();
         if options.return_old {
@@ -244,11 +250,14 @@ pub(super) fn getex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 
 pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    if session.is_row_name(key) && named(session, key).exists(session, key)? {
+    if session.is_row_name(key) {
+        if !named(session, key).exists(session, key)? {
+            return Err(KeyError::WRONG_TYPE);
+        }
         reply.integer(0);
         return Ok(());
     }
-    let done = session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
+    let done = session.plain_keys().entry(&[Datum::Bytea(key)], |entry| {
         let absent = entry.row().is_none();
         if absent {
             put(entry, key, value)?;
