@@ -351,6 +351,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_for_users_names_every_command() {
+        let page = include_str!("../../../../../docs/reference/redis.md");
+        for command in COMMANDS {
+            let name = command.name.to_uppercase();
+            assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("`{name} ")), "{name}");
+        }
+    }
+
+    #[test]
     fn keys_and_arity_agree() {
         for command in COMMANDS {
             let needs = command.keys.first;

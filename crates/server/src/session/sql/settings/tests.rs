@@ -13,6 +13,14 @@ fn shown(settings: &Settings, name: &str) -> String {
 }
 
 #[test]
+fn the_page_of_settings_names_all_that_can_be_set() {
+    let page = include_str!("../../../../../../docs/reference/settings.md");
+    for (name, _, rule, _) in SETTINGS {
+        assert!(matches!(rule, Rule::Fixed) || page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
 fn a_session_value_outlives_the_local_value_that_hid_it() {
     let mut settings = settings();
     settings.set("application_name", Some("local"), true).unwrap();
