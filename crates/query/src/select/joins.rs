@@ -284,14 +284,15 @@ struct Wider {
     sql_type: SqlType,
 }
 
-/// Which of two types the other one's values are converted to, as PostgreSQL's `select_common_type` has it; `None` where none are.
+/// Which of two types the other one's values are converted to, as PostgreSQL's `select_common_type` has it; `None` where none are. `text` and
+/// `varchar` are converted to each other: the first one stays.
 fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
     let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left, right) else { return None };
     let ((family, place), (other_family, other_place)) = (place_of(left)?, place_of(right)?);
     if family != other_family || place == other_place {
         return None;
     }
-    let is_right = other_place > place;
+    let is_right = other_place > place && family != TEXTS;
     let (narrow, wide) = if is_right { (left, right) } else { (right, left) };
     // A whole number keeps its digits, and has none behind the point.
     let digits = match narrow {
@@ -308,6 +309,9 @@ fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
     Some(Wider { is_right, sql_type: SqlType::Scalar(scalar) })
 }
 
+/// The family of types that are converted to each other both ways.
+const TEXTS: u8 = 1;
+
 /// The family of a type whose members are converted to each other, and its place there: to those behind it.
 fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
     Some(match scalar {
@@ -317,8 +321,8 @@ fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
         ScalarType::Numeric { .. } => (0, 3),
         ScalarType::Float4 => (0, 4),
         ScalarType::Float8 => (0, 5),
-        ScalarType::Varchar { .. } => (1, 0),
-        ScalarType::Text => (1, 1),
+        ScalarType::Varchar { .. } => (TEXTS, 0),
+        ScalarType::Text => (TEXTS, 1),
         ScalarType::Date => (2, 0),
         ScalarType::Timestamp => (2, 1),
         ScalarType::Timestamptz => (2, 2),
