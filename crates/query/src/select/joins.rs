@@ -225,8 +225,8 @@ impl Expand<'_, '_> {
             };
             Joined { name, expr, sql_type, is_merged: false }
         };
-        let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
         let types = self.sources.types_of(factor, before).unwrap_or_default();
+        let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
         let types = if types.len() == found.len() { types } else { vec![None; found.len()] };
         Some(found.into_iter().zip(types).map(joined).collect())
     }
