@@ -17,8 +17,9 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
-    references::settle(query)?;
-    whole_rows::settle(planner.catalog, query)?;
+    if references::settle(query)? {
+        whole_rows::settle(planner.catalog, query)?;
+    }
     recursive::settle(planner, query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;

@@ -4,7 +4,7 @@
 //! that an outer join has made up too. Where the name alone is said and something else may be meant by it, it stays as it is: the planner
 //! refuses what is no column.
 //!
-//! Called by the planner for each query, when its tables are said without their schemas.
+//! Called by the planner for each query in which `references` has seen what may be such a row, when its tables are said without their schemas.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -242,7 +242,7 @@ fn is_inner(join: &JoinOperator) -> bool {
 }
 
 /// Whether an argument is `t.*`.
-fn is_row(arg: &FunctionArg) -> bool {
+pub(super) fn is_row(arg: &FunctionArg) -> bool {
     let (FunctionArg::Unnamed(arg) | FunctionArg::Named { arg, .. } | FunctionArg::ExprNamed { arg, .. }) = arg;
     matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
 }
