@@ -233,11 +233,15 @@ impl References {
     fn settle_table(&self, factor: &mut TableFactor) {
         let TableFactor::Table { name, alias: alias @ None, args: None, .. } = factor else { return };
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
-        let [schema, table] = parts[..] else { return };
-        let table = table.clone();
+        let (schema, table) = match parts[..] {
+            [schema, table] => (Some(folded(schema)), table.clone()),
+            // Of a database, which the planner knows.
+            [_, _, table] => (None, table.clone()),
+            _ => return,
+        };
         let known = folded(&table);
         let is_with = self.with.iter().flatten().any(|with| *with == known);
-        if folded(schema) == self.schema_of(&known) && !is_with {
+        if schema.is_some_and(|schema| schema == self.schema_of(&known)) && !is_with {
             *name = ObjectName::from(vec![table]);
         } else {
             *alias = Some(TableAlias { explicit: true, name: table, columns: Vec::new(), at: None });
@@ -356,5 +360,20 @@ impl VisitorMut for References {
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         self.names_rows = self.names_rows || self.is_about_rows(expr);
         flow(self.settle_expression(expr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{engine_with, plan};
+
+    #[test]
+    fn a_table_with_its_database_is_called_by_its_name() {
+        let engine = engine_with(&["CREATE TABLE t (id integer PRIMARY KEY, a integer)"]);
+        let database = engine.catalog().current().identity().database.clone();
+        let from = format!("FROM {database}.public.t");
+        for list in ["t.*", "public.t.*", "t.id, public.t.a", "count(t.*)"] {
+            plan(&engine, &format!("SELECT {list} {from} WHERE t.a > public.t.id"));
+        }
     }
 }
