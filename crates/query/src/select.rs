@@ -557,7 +557,7 @@ pub struct Planner<'a> {
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
     /// The statement names the system column of tables.
     names_expiry: AtomicBool,
-    /// The types of a part of a recursive query are asked for.
+    /// The recursive queries of what is planned have their types, or are getting them.
     is_typing: AtomicBool,
     /// What was asked of parts of the statement, by their text.
     sources: Mutex<Answers>,

@@ -22,19 +22,27 @@ use crate::select::scopes::{bare, cast, inside};
 use crate::select::sources::selects;
 use crate::select::{Planner, SelectPlan, parse};
 
-/// Casts both parts of each recursive query to the types of the first, in a query and in those inside it. `declared` are the types of the
-/// statement's parameters.
+/// Casts both parts of each recursive query to the types of the first, in a query and in those inside it, and says whether it has: not where
+/// that was done, or is being done, for the query that this one is a part of. `declared` are the types of the statement's parameters.
+/// [`leave`] ends what it has begun.
 ///
 /// # Errors
 /// As [`check_parts`]; 0A000 where the types depend on the query around.
-pub(in crate::select) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
+pub(in crate::select) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<bool> {
     // Whoever asks for the types of one has settled those before it.
     if planner.is_typing.swap(true, Ordering::Relaxed) {
-        return Ok(());
+        return Ok(false);
     }
     let settled = settle_all(planner, query, declared);
+    if settled.is_err() {
+        leave(planner);
+    }
+    settled.map(|()| true)
+}
+
+/// No parts of the query that was settled are planned any more.
+pub(in crate::select) fn leave(planner: &Planner<'_>) {
     planner.is_typing.store(false, Ordering::Relaxed);
-    settled
 }
 
 fn settle_all(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
