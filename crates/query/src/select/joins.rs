@@ -269,6 +269,10 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
             (both(left.expr.clone(), as_type(right, sql_type)), left.sql_type)
         }
         (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone()), left.sql_type),
+        // A numeric with its digits is converted to one without, so that neither side is the column itself: the left one is taken.
+        (Side::Either, Some(Wider { is_right: true, sql_type: wide @ SqlType::Scalar(ScalarType::Numeric { .. }) })) => {
+            (as_type(left, wide), Some(wide))
+        }
         (Side::Either, Some(Wider { is_right: true, .. })) => (right.expr.clone(), right.sql_type),
         (Side::Left, Some(Wider { is_right: true, sql_type })) => (as_type(left, sql_type), Some(sql_type)),
         (Side::Right, Some(Wider { is_right: false, sql_type })) => (as_type(right, sql_type), Some(sql_type)),
