@@ -261,6 +261,7 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
     };
     let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
     let both = |left, right| call("coalesce", vec![left, right]);
+    let is_numeric = |sql_type| matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }));
     match (side, wider) {
         (Side::Neither, Some(Wider { is_right: true, sql_type })) => {
             (both(as_type(left, sql_type), right.expr.clone()), right.sql_type)
@@ -270,8 +271,8 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
         }
         (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone()), left.sql_type),
         // A numeric with its digits is converted to one without, so that neither side is the column itself: the left one is taken.
-        (Side::Either, Some(Wider { is_right: true, sql_type: wide @ SqlType::Scalar(ScalarType::Numeric { .. }) })) => {
-            (as_type(left, wide), Some(wide))
+        (Side::Either, Some(Wider { is_right: true, sql_type })) if is_numeric(sql_type) => {
+            (as_type(left, sql_type), Some(sql_type))
         }
         (Side::Either, Some(Wider { is_right: true, .. })) => (right.expr.clone(), right.sql_type),
         (Side::Left, Some(Wider { is_right: true, sql_type })) => (as_type(left, sql_type), Some(sql_type)),
