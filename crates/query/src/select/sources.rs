@@ -21,7 +21,6 @@ use super::Planner;
 use super::aliases::ROWS_OF_SUBQUERY;
 use super::names::folded;
 use super::scopes::inside;
-use crate::parameters;
 
 /// A column of FROM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,9 +131,7 @@ impl<'a, 'b> Sources<'a, 'b> {
     }
 
     fn types_in(&self, plan: LogicalPlan) -> Option<Types> {
-        let (plan, _, _) = parameters::settle(plan).ok()?;
-        let state = self.planner.state;
-        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).ok()?;
+        let plan = self.planner.analysed(plan).ok()?;
         let types = plan.schema().fields().iter().map(|field| match field.data_type() {
             DataType::Null => None,
             _ => sql_type_of(field),
