@@ -90,7 +90,7 @@ fn is_concerned(state: &SessionState, select: &Select, order_by: &Option<OrderBy
 }
 
 /// Whether a call is one of an aggregate or of a window function.
-fn is_over_rows(state: &SessionState, function: &Function) -> bool {
+pub(super) fn is_over_rows(state: &SessionState, function: &Function) -> bool {
     let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
     function.over.is_some() || name.is_some_and(|name| state.aggregate_functions().contains_key(&name))
 }
