@@ -15,7 +15,7 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::aliases::outputs;
@@ -64,6 +64,8 @@ struct Rows {
     present: Option<String>,
     /// Whether rows of an outer join may have nothing of it.
     is_filled: bool,
+    /// Whether it may be a function that gives values: to PostgreSQL its name is such a value, and no row.
+    is_of_values: bool,
 }
 
 impl WholeRows<'_> {
@@ -101,18 +103,19 @@ impl WholeRows<'_> {
                 });
                 let place = schema.and_then(|known| known.visible_columns().iter().position(|column| !column.nullable));
                 let present = place.and_then(|place| columns.as_ref()?.get(place).cloned());
-                tables.push(Rows { name: known, columns, present, is_filled: false });
+                tables.push(Rows { name: known, columns, present, is_filled: false, is_of_values: false });
             }
             TableFactor::Derived { subquery, alias: Some(alias), .. } => {
                 let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
                 let columns = names.map(|names| renamed(names, Some(alias))).filter(|names| are_different(names));
-                tables.push(Rows { name: folded(&alias.name), columns, present: None, is_filled: false });
+                let (name, is_of_values) = (folded(&alias.name), gives_values(subquery));
+                tables.push(Rows { name, columns, present: None, is_filled: false, is_of_values });
             }
             TableFactor::Table { alias: Some(alias), .. }
             | TableFactor::Function { alias: Some(alias), .. }
             | TableFactor::UNNEST { alias: Some(alias), .. } => {
                 let name = folded(&alias.name);
-                tables.push(Rows { name, columns: None, present: None, is_filled: false });
+                tables.push(Rows { name, columns: None, present: None, is_filled: false, is_of_values: false });
             }
             _ => {}
         }
@@ -172,7 +175,7 @@ impl WholeRows<'_> {
         let known = OBJECTS.into_iter().find(|known| is_named(&name, known));
         let (Some(known), FunctionArguments::List(list)) = (known, &mut function.args) else { return };
         let [FunctionArg::Unnamed(arg)] = &list.args[..] else { return };
-        let Some(table) = self.row_in(arg) else { return };
+        let Some(table) = self.row_in(arg).filter(|table| !table.is_of_values) else { return };
         let Some(columns) = &table.columns else { return };
         let is_there = match &table.present {
             Some(column) => Expr::IsNotNull(Box::new(column_of(&table.name, column))),
@@ -196,7 +199,7 @@ impl WholeRows<'_> {
             return;
         }
         let [FunctionArg::Unnamed(arg)] = &mut list.args[..] else { return };
-        let Some(table) = self.row_in(arg) else { return };
+        let Some(table) = self.row_in(arg).filter(|table| !table.is_of_values) else { return };
         if let Some(column) = &table.present {
             *arg = FunctionArgExpr::Expr(column_of(&table.name, column));
         } else if !table.is_filled {
@@ -214,6 +217,17 @@ impl WholeRows<'_> {
         let tests: Vec<Expr> = tests.collect();
         if tests.is_empty() { None } else { Some(all_of(&tests)) }
     }
+}
+
+/// Whether a query is what a function in FROM was rewritten to that gives values, or reads as such a one.
+fn gives_values(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [SelectItem::ExprWithAlias { expr, .. }] = &select.projection[..] else { return false };
+    let rows = match expr {
+        Expr::Cast { expr, .. } => expr.as_ref(),
+        other => other,
+    };
+    select.from.is_empty() && matches!(rows, Expr::Function(function) if is_named(&function.name, "unnest"))
 }
 
 /// The names of columns behind an alias that has others for the first of them.
