@@ -98,6 +98,7 @@ mod targets;
 mod times;
 mod values;
 mod whole_rows;
+mod windows;
 mod with_once;
 
 pub use names::name_outputs;
@@ -616,6 +617,7 @@ impl<'a> Planner<'a> {
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)
+            .and_then(subqueries::compared)
             .and_then(subqueries::one_row_each)
             .and_then(not_in::as_not_exists)
             .and_then(subqueries::three_valued)

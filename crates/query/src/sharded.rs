@@ -25,6 +25,7 @@ pub(crate) mod own;
 mod placed;
 mod plan;
 pub(crate) mod rename;
+mod retyped;
 pub(crate) mod rule;
 mod scan;
 pub(crate) mod sizes;

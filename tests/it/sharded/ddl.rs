@@ -336,6 +336,78 @@ fn checks_defaults_and_not_null_hold_as_in_one_postgresql() {
 }
 
 #[test]
+fn a_column_has_another_type_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let create = "CREATE TABLE t (k bigint PRIMARY KEY, v text, n int DEFAULT 7, d date DEFAULT '2026-1-1', \
+                  s timestamp DEFAULT '2026-07-01 12:00', CHECK (n < 100))";
+    let by = fleet.by("k");
+    done(&mut alone, create);
+    done(&mut client, &format!("{create} {}, shards = '4')", by.strip_suffix(')').unwrap()));
+    for one in [&mut client, &mut alone] {
+        done(one, "INSERT INTO t (k, v) VALUES (1, '1'), (2, '22'), (3, '333'), (4, '4444'), (5, NULL)");
+        done(one, "CREATE INDEX t_n ON t (n)");
+        done(one, "SET TimeZone = 'Europe/Vienna'");
+    }
+    let all = "SELECT * FROM t ORDER BY k";
+    for (sql, code) in [
+        ("ALTER TABLE t ALTER n TYPE bigint", ""),
+        ("INSERT INTO t (k, n) VALUES (6, 3000000000)", "23514"),
+        ("INSERT INTO t (k, n) VALUES (6, -3000000000)", ""),
+        ("ALTER TABLE t ALTER n TYPE int", "22003"),
+        ("ALTER TABLE t ALTER v TYPE varchar(3)", "22001"),
+        ("ALTER TABLE t ALTER v TYPE int", "42804"),
+        ("ALTER TABLE t ALTER nothing TYPE int", "42703"),
+        ("ALTER TABLE t ALTER v TYPE int USING length(v), ADD COLUMN w text DEFAULT 'w'", ""),
+        ("INSERT INTO t (k, v) VALUES (7, 70)", ""),
+        ("ALTER TABLE t ALTER s TYPE timestamptz, ALTER d TYPE text", ""),
+        ("INSERT INTO t (k) VALUES (8)", ""),
+        ("ALTER TABLE t ALTER n DROP DEFAULT, ALTER n TYPE numeric(20,2), ALTER n SET DEFAULT 1.5", ""),
+        ("INSERT INTO t (k) VALUES (9)", ""),
+        ("UPDATE t SET n = n / 8 WHERE n > 0", ""),
+    ] {
+        for one in [&mut client, &mut alone] {
+            match code {
+                "" => done(one, sql),
+                code => {
+                    let error = refused(one, sql);
+                    assert!(error.starts_with(code), "{sql}: {error}");
+                }
+            }
+        }
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+        assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS), "{sql}");
+    }
+    let sums = "SELECT sum(n), count(v), max(v) FROM t";
+    assert_eq!(rows(&mut client, sums), rows(&mut alone, sums));
+    // One shard has rows that cannot be of the type: then no column is.
+    assert!(refused(&mut client, "ALTER TABLE t ALTER k TYPE int").starts_with("0A000"));
+    let types = "SELECT string_agg(DISTINCT format_type(atttypid, atttypmod), ' ') FROM pg_attribute \
+                 WHERE attname = 'n' AND attrelid::regclass::text LIKE 't\\__'";
+    let error = refused(&mut client, "ALTER TABLE t ALTER n TYPE numeric(3,2)");
+    assert!(error.starts_with("22003") && error.contains("shard s"), "{error}");
+    assert_eq!([0, 1].map(|shard| fleet.shard(shard).value(types).unwrap()), ["numeric(20,2)", "numeric(20,2)"]);
+    // One has computed its values already: it does not do so twice.
+    let compute = "ALTER TABLE t ALTER v TYPE bigint USING v * 10";
+    done(&mut fleet.shard(1), "ALTER TABLE t_1 ALTER v TYPE bigint");
+    let error = refused(&mut client, compute);
+    assert!(error.starts_with("42P16") && error.contains("bigint") && error.contains("s1"), "{error}");
+    done(&mut fleet.shard(1), "ALTER TABLE t_1 ALTER v TYPE int");
+    for one in [&mut client, &mut alone] {
+        done(one, compute);
+    }
+    assert!(refused(&mut client, compute).starts_with("0A000"));
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "SET TimeZone = 'Europe/Vienna'");
+    assert_eq!(rows(&mut client, all), rows(&mut alone, all));
+    assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS));
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn a_check_is_on_shards_that_come_and_in_what_is_attached() {
     let fleet = Fleet::start(2);
     let mut client = fleet.client();

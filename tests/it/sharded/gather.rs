@@ -52,7 +52,7 @@ const STATEMENTS: &[&str] = &[
     "SELECT n FROM t GROUP BY n HAVING avg(k) > 40.5 AND NOT (max(d) < 3 OR count(b) = 0) ORDER BY count(*) DESC, n LIMIT 3",
     "SELECT count(*), sum(n) FROM t HAVING count(*) > 1000",
     "SELECT n, max(day) FROM t GROUP BY n HAVING max(day) > '2024-01-05' AND min(at) <> timestamptz '2024-01-03 10:00+02' ORDER BY n",
-    "SELECT v, count(*) FROM t GROUP BY v HAVING v IN ('v 1', 'v 7') OR min(f) < -2 OR max(u) IS NULL ORDER BY v",
+    "SELECT v, count(*) FROM t GROUP BY v HAVING v IN ('v 1', 'v 7') OR min(f) < -2 OR min(f) IS NULL ORDER BY v",
     "SELECT n FROM t GROUP BY n HAVING max(v) >= 'v 5' AND bool_or(b) = true AND max(f) BETWEEN -3.5 AND sum(k) ORDER BY n",
     "SELECT n % 2 AS half, count(*) FROM t GROUP BY half ORDER BY half",
     "SELECT upper(v), 'x' AS what, count(*) FROM t GROUP BY upper(v) ORDER BY upper(v)",

@@ -296,12 +296,12 @@ fn a_primary_key_goes_from_all_shards_or_from_none() {
     done(&mut fleet.shard(1), "CREATE TABLE mine (k bigint REFERENCES t)");
     let error = refused(&mut client, drop);
     assert!(error.starts_with("2BP01") && error.contains("shard s1"), "{error}");
-    let other_key = "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD CONSTRAINT both PRIMARY KEY (k, n)";
+    let other_key = "ALTER TABLE t DROP CONSTRAINT t_pkey; ALTER TABLE t ADD CONSTRAINT pair PRIMARY KEY (k, n)";
     done(&mut fleet.shard(1), &format!("DROP TABLE mine; {other_key}"));
     let error = refused(&mut client, drop);
     assert!(error.starts_with("42P16") && error.contains("s1"), "{error}");
     assert_eq!(keys_there(&mut fleet.shard(0), "t"), key);
-    done(&mut fleet.shard(1), "ALTER TABLE t DROP CONSTRAINT both; ALTER TABLE t ADD PRIMARY KEY (k)");
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP CONSTRAINT pair; ALTER TABLE t ADD PRIMARY KEY (k)");
     done(&mut client, change);
     done(&mut client, drop);
     for shard in 0..2 {

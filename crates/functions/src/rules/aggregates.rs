@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use ashlar_base::SqlType;
+use ashlar_base::{Error, SqlType};
 use ashlar_store::arrow_types::to_arrow_type;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
@@ -28,6 +28,8 @@ use datafusion_optimizer::AnalyzerRule;
 use super::unions;
 use crate::catalog::{digits_in, numeric};
 use crate::decimals::NumericOperation;
+use crate::error::external;
+use crate::float_sum;
 use crate::floats::FloatCheck;
 use crate::integer_sum;
 use crate::tree::rewrite_nodes_with_subqueries;
@@ -238,6 +240,7 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
             _ => None,
         };
         let Some(((parts, finish), function)) = plan else {
+            check_frame(expr)?;
             if is_same {
                 computed.push(expr.clone());
                 shown.push(Expr::Column(output.clone()));
@@ -260,13 +263,13 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         changed = true;
         let mut columns = Vec::with_capacity(parts.len());
         for (func, arg) in parts {
-            let name = computed_name(computed.len());
+            let is_of_floats = func.name() == "sum" && arg.get_type(&schema)? == DataType::Float64;
+            let func = if is_of_floats { float_sum::udaf() } else { func };
             let mut params = function.params.clone();
             params.args = vec![arg];
             let fun = WindowFunctionDefinition::AggregateUDF(func);
             let part = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-            computed.push(part.alias(&name));
-            columns.push(Expr::Column(Column::new_unqualified(name)));
+            columns.push(Expr::Column(Column::new_unqualified(name_of(part, &mut computed))));
         }
         let result = finished(&finish, &columns);
         shown.push(result.alias_qualified(output.relation.clone(), &output.name));
@@ -276,6 +279,20 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     }
     let plan = LogicalPlan::Window(Window::try_new(computed, window.input)?);
     LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+/// The name under which a window function is computed: that of the same one, if there is one, for the engine would compute what two have in
+/// common beneath the window, where there are no window functions.
+fn name_of(part: Expr, computed: &mut Vec<Expr>) -> String {
+    let known = computed.iter().find_map(|one| match one {
+        Expr::Alias(alias) if *alias.expr == part => Some(alias.name.clone()),
+        _ => None,
+    });
+    known.unwrap_or_else(|| {
+        let name = computed_name(computed.len());
+        computed.push(part.alias(&name));
+        name
+    })
 }
 
 /// `percentile_cont` of a real, which is one of a double.
@@ -293,6 +310,28 @@ fn wide_percentile(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         sort.expr = wide(sort.expr.clone());
     }
     Ok(Some(Expr::AggregateFunction(AggregateFunction { func, params })))
+}
+
+/// What leaves a frame is taken away from such an aggregate by the engine, and not what rounding had made of it: NaN would stay for ever.
+///
+/// # Errors
+/// 0A000
+fn check_frame(expr: &Expr) -> Result<()> {
+    let function = match expr {
+        Expr::Alias(alias) => return check_frame(&alias.expr),
+        Expr::WindowFunction(function) => function,
+        _ => return Ok(()),
+    };
+    let name = function.fun.name();
+    let is_rounded = Variance::named(name).is_some()
+        || name == "corr"
+        || name.starts_with("covar")
+        || name.starts_with("regr_") && name != "regr_count";
+    if !is_rounded || function.params.window_frame.is_ever_expanding() {
+        return Ok(());
+    }
+    let message = format!("{name} of floats over a frame that loses rows is not supported");
+    Err(external(Error::unsupported(message).with_hint("Let the frame begin with UNBOUNDED PRECEDING.")))
 }
 
 /// A window over values that have an order and no distance, such as uuids: its frame is said in groups of equal rows, which

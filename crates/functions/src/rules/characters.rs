@@ -141,11 +141,6 @@ fn of_expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let found = InSubquery { expr: Box::new(expr.data), subquery, negated };
             Ok(Transformed::new_transformed(Expr::InSubquery(found), expr.transformed))
         }
-        Expr::SetComparison(ref found)
-            if is(&found.expr) || is_character(found.subquery.subquery.schema().field(0)) =>
-        {
-            Err(refused("ANY and ALL"))
-        }
         Expr::Case(case) => of_case(case, schema),
         Expr::ScalarFunction(function) => {
             let name = function.func.name();

@@ -7,12 +7,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::{Error, ErrorCode};
+use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
+use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::{InList, InSubquery, ScalarFunction};
-use datafusion_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, Like, LogicalPlan, Operator};
+use datafusion_expr::{
+    Between, BinaryExpr, Cast, Expr, ExprSchemable, Like, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+};
 use datafusion_optimizer::AnalyzerRule;
 
 use crate::array_order;
@@ -201,21 +204,37 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
 fn within(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let column = Arc::clone(found.subquery.subquery.schema().field(0));
     let Ok((_, field)) = found.expr.to_field(schema) else { return Ok(Transformed::no(Expr::InSubquery(found))) };
+    let is_of_jsonb = sql_type_of(&column) == Some(ScalarType::Jsonb.into());
     let is_unknown = |field: &FieldRef| *field.data_type() == DataType::Null;
-    if is_unknown(&column) || is_unknown(&field) || matches!(found.expr.as_ref(), Expr::Placeholder(_)) {
+    if is_unknown(&column) || is_unknown(&field) {
         return Ok(Transformed::no(Expr::InSubquery(found)));
+    }
+    if matches!(found.expr.as_ref(), Expr::Placeholder(_)) {
+        return if is_of_jsonb { by_key(found) } else { Ok(Transformed::no(Expr::InSubquery(found))) };
     }
     if is_open(&found.expr, &field) {
         if is_plain_text(&column) {
             return Ok(Transformed::no(Expr::InSubquery(found)));
         }
         let expr = Box::new(read_as(*found.expr, &column)?);
-        return Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, ..found })));
+        let found = InSubquery { expr, ..found };
+        return if is_of_jsonb { by_key(found) } else { Ok(Transformed::yes(Expr::InSubquery(found))) };
     }
     if !is_comparable(&field, &column) {
         return Err(external(no_operator(&field, Operator::Eq, &column)));
     }
-    Ok(Transformed::no(Expr::InSubquery(found)))
+    if is_of_jsonb { by_key(found) } else { Ok(Transformed::no(Expr::InSubquery(found))) }
+}
+
+/// A jsonb among those of a subquery, all by their keys: their texts differ where their values are equal.
+fn by_key(found: InSubquery) -> Result<Transformed<Expr>> {
+    let InSubquery { expr, subquery: Subquery { subquery: plan, outer_ref_columns, spans }, negated } = found;
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let key = json::key_of(Expr::from((qualifier, field))).alias(field.name());
+    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(vec![key])?.build()?;
+    let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans };
+    let expr = Box::new(json::key_of(*expr));
+    Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated })))
 }
 
 /// The pattern of a regular expression in the engine's words.
@@ -334,9 +353,8 @@ fn check_concatenation(left: (&Expr, &FieldRef), right: (&Expr, &FieldRef)) -> R
 }
 
 fn is_plain_text(field: &FieldRef) -> bool {
-    use ashlar_base::{ScalarType, SqlType};
     matches!(
-        ashlar_store::arrow_types::sql_type_of(field),
+        sql_type_of(field),
         Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }))
     )
 }
@@ -410,8 +428,6 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
 
 /// Whether PostgreSQL compares values of two types; types of ours only, the rest is the engine's to say.
 pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
-    use ashlar_base::{ScalarType, SqlType};
-    use ashlar_store::arrow_types::sql_type_of;
     let (Some(left_type), Some(right_type)) = (sql_type_of(left), sql_type_of(right)) else { return true };
     let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left_type, right_type) else { return true };
     let kind = |scalar: ScalarType| match scalar {
@@ -440,7 +456,7 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
 /// # Errors
 /// 0A000 for a number of more digits than there are.
 fn read_as(expr: Expr, like: &FieldRef) -> Result<Expr> {
-    let field = match ashlar_store::arrow_types::sql_type_of(like) {
+    let field = match sql_type_of(like) {
         // A constant keeps its own digits.
         Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => {
             let digits = match &expr {

@@ -6,12 +6,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ashlar_base::TableSchema;
 use ashlar_functions::walk;
 use datafusion::logical_expr::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, Statement, TableFactor, TableWithJoins, Value as AstValue, Visitor, VisitorMut,
+    BinaryOperator, Distinct, Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value as AstValue, Visitor,
+    VisitorMut,
 };
 
 use super::Planner;
@@ -128,17 +128,17 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
     if exprs.iter().any(|expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_))) {
         return;
     }
-    let mut tables: Vec<(String, Arc<TableSchema>)> = Vec::new();
+    let mut tables: Vec<Keyed> = Vec::new();
     for table in &select.from {
         tables_of(catalog, hidden, table, &mut tables);
     }
     // A bare name belongs to the one table that has such a column.
     let owner = |name: &(Option<String>, String)| match name {
-        (Some(table), column) => {
-            tables.iter().position(|(alias, schema)| alias == table && schema.column(column).is_some())
+        (Some(alias), column) => {
+            tables.iter().position(|table| table.alias == *alias && table.columns.contains(column))
         }
         (None, column) => {
-            let mut owners = tables.iter().enumerate().filter(|(_, (_, schema))| schema.column(column).is_some());
+            let mut owners = tables.iter().enumerate().filter(|(_, table)| table.columns.contains(column));
             match (owners.next(), owners.next()) {
                 (Some((owner, _)), None) => Some(owner),
                 _ => None,
@@ -149,10 +149,14 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
     for item in &select.projection {
         let _ = walk::visit(item, &mut used);
     }
-    for (number, (alias, schema)) in tables.iter().enumerate() {
+    if let Some(Distinct::On(on)) = &select.distinct {
+        for expr in on {
+            let _ = walk::visit(expr, &mut used);
+        }
+    }
+    for (number, Keyed { alias, columns, key }) in tables.iter().enumerate() {
         let is_grouped = |column: &str| grouped.iter().any(|name| name.1 == column && owner(name) == Some(number));
-        let has_key = !schema.hidden_key && !schema.key.is_empty();
-        if !has_key || !schema.key.iter().all(|&ordinal| is_grouped(&schema.columns[ordinal].name)) {
+        if key.is_empty() || !key.iter().all(|&ordinal| is_grouped(&columns[ordinal])) {
             continue;
         }
         let has_star = select.projection.iter().any(|item| match item {
@@ -162,24 +166,28 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
             }
             _ => false,
         });
-        for column in schema.visible_columns() {
-            let is_used = has_star || used.0.iter().any(|name| name.1 == column.name && owner(name) == Some(number));
-            if is_used && !is_grouped(&column.name) {
+        for column in columns {
+            let is_used = has_star || used.0.iter().any(|name| name.1 == *column && owner(name) == Some(number));
+            if is_used && !is_grouped(column) {
                 exprs.push(Expr::CompoundIdentifier(vec![
                     Ident::with_quote('"', alias.clone()),
-                    Ident::with_quote('"', column.name.clone()),
+                    Ident::with_quote('"', column.clone()),
                 ]));
             }
         }
     }
 }
 
-fn tables_of(
-    catalog: &CatalogState,
-    hidden: &[Vec<String>],
-    table: &TableWithJoins,
-    tables: &mut Vec<(String, Arc<TableSchema>)>,
-) {
+/// A table of FROM.
+struct Keyed {
+    alias: String,
+    /// Names of its columns, behind an alias that has others.
+    columns: Vec<String>,
+    /// Places of those that are its primary key; empty where it has none.
+    key: Vec<usize>,
+}
+
+fn tables_of(catalog: &CatalogState, hidden: &[Vec<String>], table: &TableWithJoins, tables: &mut Vec<Keyed>) {
     for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
@@ -192,10 +200,15 @@ fn tables_of(
                     Some(Table::Sharded(table)) => Arc::clone(&table.schema),
                     Some(Table::File(_)) | None => continue,
                 };
-                if alias.as_ref().is_none_or(|alias| alias.columns.is_empty()) {
-                    let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
-                    tables.push((alias, schema));
+                let mut columns: Vec<String> =
+                    schema.visible_columns().iter().map(|column| column.name.clone()).collect();
+                let renamed = alias.iter().flat_map(|alias| alias.columns.iter());
+                for (column, renamed) in columns.iter_mut().zip(renamed) {
+                    *column = folded(&renamed.name);
                 }
+                let key = if schema.hidden_key { Vec::new() } else { schema.key.clone() };
+                let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
+                tables.push(Keyed { alias, columns, key });
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {
                 tables_of(catalog, hidden, table_with_joins, tables);

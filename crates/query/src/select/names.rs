@@ -314,6 +314,14 @@ pub fn label_of(expr: &Expr) -> String {
     label(expr).0
 }
 
+/// The name of a part of an access that is a field, as `b` of `a.b[1]`.
+fn field_of(access: &AccessExpr) -> Option<String> {
+    match access {
+        AccessExpr::Dot(Expr::Identifier(ident)) => Some(folded(ident)),
+        _ => None,
+    }
+}
+
 /// The label, and whether it is a strong one that a cast around it keeps.
 fn label(expr: &Expr) -> (String, bool) {
     let strong = |name: &str| (name.to_owned(), true);
@@ -327,7 +335,7 @@ fn label(expr: &Expr) -> (String, bool) {
                 Value::SingleQuotedString(name) => (name.clone(), true),
                 _ => label(root),
             },
-            _ => label(root),
+            _ => access_chain.iter().rev().find_map(field_of).map_or_else(|| label(root), |name| (name, true)),
         },
         Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {
             // What an operator was rewritten to keeps the operator's label.

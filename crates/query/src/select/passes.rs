@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
     Planner, aliases, ambiguous, casts, grouping, joins, labels, name_outputs, ordering, qualifiers, recursive,
-    references, scopes, stars, targets, values, whole_rows, with_once,
+    references, scopes, stars, targets, values, whole_rows, windows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -37,6 +37,7 @@ fn settle_names(planner: &Planner<'_>, query: &mut Query) -> Result<usize> {
     aliases::fill(planner, query)?;
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;
+    windows::check(planner, query)?;
     stars::write_out(planner, query);
     targets::settle_groups(planner, query)?;
     grouping::settle(planner, query);

@@ -10,11 +10,12 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::single_row::SINGLE_ROW;
 use ashlar_functions::tree::{any_expression, rewrite_expressions, rewrite_nodes_with_subqueries, rewrite_parts};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
+use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
+    Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr, lit,
+    when,
 };
 
 /// Makes subqueries for a value fail where they have more than one row, and says that they give NULL where they have none.
@@ -66,6 +67,59 @@ fn nullable_reference(expr: Expr) -> Expr {
         }
         other => other,
     }
+}
+
+/// The rows that a value is compared with.
+const COMPARED: &str = "compared rows";
+
+/// `x < ANY (SELECT ...)` and `x < ALL (SELECT ...)` as questions whether there are rows for which the comparison is true, false or NULL:
+/// the engine says so too, but later, when comparisons are no longer resolved as PostgreSQL resolves them.
+///
+/// ```text
+///   CASE WHEN EXISTS (S where x < column IS TRUE) THEN true
+///        WHEN EXISTS (S where x < column IS NULL) THEN NULL
+///        ELSE false END
+/// ```
+pub(super) fn compared(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !any_expression(&plan, |expr| Ok(matches!(expr, Expr::SetComparison(_))))? {
+        return Ok(plan);
+    }
+    rewrite_expressions(plan, |expr, schema| match expr {
+        Expr::SetComparison(found) => told_from_rows(found, schema).map(Transformed::yes),
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+fn told_from_rows(found: SetComparison, schema: &DFSchema) -> Result<Expr> {
+    let SetComparison { expr, subquery: Subquery { subquery, spans, .. }, op, quantifier } = found;
+    // Inside the subquery the row's own columns are of the query around.
+    let operand = rewrite_parts(*expr, |expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?
+    .data;
+    // With a name that no table has, for both may read the same one.
+    let (_, field) = subquery.schema().qualified_field(0);
+    let value = Expr::from(subquery.schema().qualified_field(0)).alias_qualified(Some(COMPARED), field.name().as_str());
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(subquery)).project(vec![value])?.build()?;
+    let column = Expr::from(rows.schema().qualified_field(0));
+    let comparison = binary_expr(operand, op, column);
+    let exists = |condition: Expr| -> Result<Expr> {
+        let plan = LogicalPlanBuilder::from(rows.clone()).filter(condition)?.build()?;
+        let outer_ref_columns = plan.all_out_ref_exprs();
+        let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: spans.clone() };
+        Ok(Expr::Exists(Exists { subquery, negated: false }))
+    };
+    let (decides, answer) = match quantifier {
+        SetQuantifier::Any => (exists(comparison.clone().is_true())?, true),
+        SetQuantifier::All => (exists(comparison.clone().is_false())?, false),
+    };
+    when(decides, lit(answer))
+        .when(exists(comparison.is_null())?, Expr::Literal(ScalarValue::Boolean(None), None))
+        .otherwise(lit(!answer))
 }
 
 /// `x IN (SELECT ...)` as part of a condition, under OR, NOT or IS NULL, where its NULL counts: DataFusion's mark joins know
@@ -273,7 +327,8 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
         LogicalPlan::Distinct(Distinct::All(input)) => {
             !above.is_aggregated && is_joinable(input, Above { is_aggregated: true, ..above })
         }
-        LogicalPlan::Limit(limit) => limit.skip.is_none() && is_joinable(&limit.input, above),
+        // The engine drops the limit of rows that are asked for alone, but a condition above chooses among those that it leaves.
+        LogicalPlan::Limit(limit) => limit.skip.is_none() && !above.is_filtered && is_joinable(&limit.input, above),
         _ => false,
     }
 }

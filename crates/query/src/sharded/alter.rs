@@ -20,7 +20,8 @@ use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, phy
 use super::dropped_keys::DroppedKeys;
 use super::kept::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
 use super::maintain::{in_block_refused, on_shard};
-use super::{ShardedTable, attach};
+use super::rule::quoted;
+use super::{ShardedTable, attach, retyped};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -98,7 +99,7 @@ pub(crate) async fn truncate(table: &ShardedTable, statement: &TruncateStmt, mea
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE of a sharded table: columns, CHECK constraints and keys that come and go, defaults and NOT NULL.
+/// ALTER TABLE of a sharded table: columns, CHECK constraints and keys that come and go, types, defaults and NOT NULL.
 ///
 /// # Errors
 /// 0A000 for another change, of columns of the rule, and for a default that copies would compute; 55000 where the table is not what it was;
@@ -129,6 +130,7 @@ pub(crate) async fn alter(
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
     check_copies(table, &altered.schema)?;
+    retyped::check(table, &altered, &plain.cmds, means).await?;
     let keys = DroppedKeys::of(table, &now, &plain.cmds, means).await?;
     let mut work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
@@ -141,6 +143,11 @@ pub(crate) async fn alter(
         statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
     work.retain(|(_, text)| !text.is_empty());
+    if retyped::retypes(&plain.cmds) {
+        // What a time without a zone means as one with it.
+        let zone = format!("SET LOCAL TimeZone TO {};", quoted(&engine.zone().to_string()));
+        work.iter_mut().for_each(|(_, text)| text.insert_str(0, &zone));
+    }
     let left = match everywhere(fleet, means, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
@@ -238,6 +245,13 @@ impl<'a> Changes<'a> {
                 if command.subtype == AlterTableType::AtColumnDefault as i32 {
                     check_free(self.table, &command.name, "given another default")?;
                 }
+                true
+            }
+            (Ok(AlterTableType::AtAlterColumnType), _) => {
+                if !self.columns.contains(&command.name.as_str()) {
+                    return Err(self.no_column(&command.name));
+                }
+                check_free(self.table, &command.name, "given another type")?;
                 true
             }
             // What a crash has left is dropped again.
@@ -347,8 +361,9 @@ fn pass(command: &AlterTableCmd) -> u8 {
     match AlterTableType::try_from(command.subtype) {
         Ok(AlterTableType::AtDropColumn | AlterTableType::AtDropConstraint | AlterTableType::AtDropNotNull) => 0,
         Ok(AlterTableType::AtColumnDefault) if command.def.is_none() => 0,
-        Ok(AlterTableType::AtAddColumn) => 1,
-        _ => 2,
+        Ok(AlterTableType::AtAlterColumnType) => 1,
+        Ok(AlterTableType::AtAddColumn) => 2,
+        _ => 3,
     }
 }
 

@@ -6,12 +6,14 @@ mod keys;
 
 use std::mem;
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::route::columns_named;
+use pg_query::protobuf::a_const::Val;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, IndexStmt, ObjectType,
+    AlterTableCmd, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, IndexStmt, ObjectType, TypeCast,
+    TypeName,
 };
 use pg_query::{Node, NodeEnum};
 
@@ -21,7 +23,7 @@ use self::keys::{marked, name_keys, primary_named, take_keys};
 use super::checks::{constraint_of, constraints, is_kind, name_checks};
 use super::rule::{options_of, set_options};
 use crate::grammar;
-use crate::sql_types::string_of;
+use crate::sql_types::{resolve, string_of};
 use crate::statement::expression_text;
 
 /// Between the statements that are kept of a table.
@@ -118,11 +120,28 @@ impl KeptTable {
                 let default = Constraint { raw_expr, ..bare(ConstrType::ConstrDefault) };
                 self.replace(name, &[ConstrType::ConstrDefault], is_set.then_some(default));
             }
+            Ok(AlterTableType::AtAlterColumnType) => self.retype(name, def),
             Ok(AlterTableType::AtSetNotNull) => self.fill(name),
             Ok(AlterTableType::AtDropNotNull) => self.replace(name, &[ConstrType::ConstrNotnull], None),
             _ => self.made.table_elts.extend(def.cloned()),
         }
         Ok(())
+    }
+
+    /// A column is of another type from now on. Its default is the value that it was, as one of the new type.
+    fn retype(&mut self, column: &str, def: Option<&Node>) {
+        let Some(NodeEnum::ColumnDef(wanted)) = def.and_then(|def| def.node.as_ref()) else { return };
+        for definition in self.columns_mut().filter(|definition| definition.colname == column) {
+            let before = mem::replace(&mut definition.type_name, wanted.type_name.clone());
+            definition.coll_clause.clone_from(&wanted.coll_clause);
+            for node in &mut definition.constraints {
+                if let Some(NodeEnum::Constraint(constraint)) = &mut node.node
+                    && constraint.contype == ConstrType::ConstrDefault as i32
+                {
+                    constraint.raw_expr = constraint.raw_expr.take().map(|default| of_type(default, before.as_ref()));
+                }
+            }
+        }
     }
 
     /// A column is without NULL from now on.
@@ -241,6 +260,31 @@ impl KeptTable {
         }
         Ok(())
     }
+}
+
+/// A default, as a value of a type that it says itself.
+fn of_type(default: Box<Node>, before: Option<&TypeName>) -> Box<Node> {
+    let scalar = match before.and_then(|before| resolve(before).ok()) {
+        Some(SqlType::Scalar(scalar)) => Some(scalar),
+        Some(SqlType::Array(_)) | None => None,
+    };
+    let constant = match &default.node {
+        Some(NodeEnum::AConst(constant)) => Some(constant),
+        _ => None,
+    };
+    // Of these the value is the same without that, whatever becomes of it.
+    let is_plain = constant.is_some_and(|constant| match &constant.val {
+        None => constant.isnull,
+        Some(Val::Boolval(_)) => scalar == Some(ScalarType::Bool),
+        Some(Val::Sval(_)) => matches!(scalar, Some(ScalarType::Text | ScalarType::Varchar { .. })),
+        Some(Val::Ival(_)) => matches!(scalar, Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8)),
+        Some(Val::Fval(_) | Val::Bsval(_)) => false,
+    });
+    if is_plain {
+        return default;
+    }
+    let cast = TypeCast { arg: Some(default), type_name: before.cloned(), location: -1 };
+    Box::new(Node { node: Some(NodeEnum::TypeCast(Box::new(cast))) })
 }
 
 /// A constraint of a column that says nothing more.

@@ -12,7 +12,7 @@ use ashlar_functions::names::{NAME_END, shown_name};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr, SetOperator,
-    Statement, TableFactor, TableWithJoins, Visitor, VisitorMut, With,
+    SetQuantifier, Statement, TableFactor, TableWithJoins, Visitor, VisitorMut, With,
 };
 
 use crate::columns::{self, Column};
@@ -26,7 +26,7 @@ use crate::select::{Planner, parse, signed_outputs};
 /// [`leave`] ends what it has begun.
 ///
 /// # Errors
-/// As [`check_parts`]; 0A000 where the types depend on the query around.
+/// As [`check_parts`] and [`check_distinct`]; 0A000 where the types depend on the query around.
 pub(in crate::select) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<bool> {
     // Whoever asks for the types of one has settled those before it.
     if planner.is_typing.swap(true, Ordering::Relaxed) {
@@ -140,11 +140,16 @@ impl Typing<'_, '_> {
 
     fn recursive(&mut self, cte: &mut Cte) -> Result<()> {
         let mut beside = cte.clone();
-        let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = cte.query.body.as_mut() else {
+        let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } = cte.query.body.as_mut()
+        else {
             return self.inner(&mut cte.query);
         };
+        let is_distinct = !matches!(set_quantifier, SetQuantifier::All);
         self.part(left)?;
         let Some(first) = self.columns_of(left) else { return self.part(right) };
+        if is_distinct {
+            check_distinct(&first)?;
+        }
         let types: Vec<Option<SqlType>> = first.iter().map(|column| castable(column.sql_type)).collect();
         cast_outputs(left, &types, true);
         // The other part reads the rows of the first as those of a query that is not recursive.
@@ -235,6 +240,20 @@ fn apart(table: &TableWithJoins) -> Vec<TableWithJoins> {
         _ => false,
     };
     alone.filter(is_plain).collect()
+}
+
+/// The engine tells the rows of a recursive UNION apart by their bytes.
+///
+/// # Errors
+/// 0A000 for types whose values may be equal and look different.
+fn check_distinct(columns: &[Column]) -> Result<()> {
+    let is_told_by_bytes =
+        |column: &Column| !matches!(column.sql_type.scalar(), ScalarType::Interval | ScalarType::Jsonb);
+    if columns.iter().all(is_told_by_bytes) {
+        return Ok(());
+    }
+    Err(Error::unsupported("UNION of intervals or jsonb in a recursive query is not supported")
+        .with_hint("Write UNION ALL, or cast them to text."))
 }
 
 /// The engine makes what the other part of a recursive query gives one of the first part's types, whatever that takes.

@@ -147,6 +147,21 @@ fn defaults_and_not_null_come_and_go() {
 }
 
 #[test]
+fn a_type_changes_and_a_default_stays_the_value_that_it_was() {
+    check(
+        &[
+            "CREATE TABLE t (k int DEFAULT 1, n numeric(4,1) DEFAULT 1.25, v varchar(9) DEFAULT 'v' NOT NULL, \
+             d date DEFAULT '2026-1-1', w int CHECK (w > 0))",
+            "ALTER TABLE t ALTER k TYPE bigint, ALTER n TYPE numeric(9,3) USING n + 1, ALTER v SET DATA TYPE text",
+            "ALTER TABLE t ALTER d TYPE text, ALTER w DROP DEFAULT, ALTER w TYPE numeric(9,2)",
+        ],
+        &["CREATE TABLE t (k bigint DEFAULT 1, n numeric(9,3) DEFAULT CAST(1.25 AS numeric(4,1)), \
+           v text DEFAULT 'v' NOT NULL, d text DEFAULT CAST('2026-1-1' AS date), \
+           w numeric(9,2) CONSTRAINT t_w_check CHECK (w > 0))"],
+    );
+}
+
+#[test]
 fn a_table_is_renamed_with_its_indexes() {
     check(
         &[
