@@ -260,16 +260,25 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
         _ => None,
     };
     let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
-    let both = |left, right| call("coalesce", vec![left, right]);
+    // Of varchars the engine's function makes a text.
+    let both = |left: Expr, right: Expr, sql_type: Option<SqlType>| {
+        let either = call("coalesce", vec![left, right]);
+        match sql_type {
+            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => {
+                scopes::cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
+            }
+            _ => either,
+        }
+    };
     let is_numeric = |sql_type| matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }));
     match (side, wider) {
         (Side::Neither, Some(Wider { is_right: true, sql_type })) => {
-            (both(as_type(left, sql_type), right.expr.clone()), right.sql_type)
+            (both(as_type(left, sql_type), right.expr.clone(), right.sql_type), right.sql_type)
         }
         (Side::Neither, Some(Wider { is_right: false, sql_type })) => {
-            (both(left.expr.clone(), as_type(right, sql_type)), left.sql_type)
+            (both(left.expr.clone(), as_type(right, sql_type), left.sql_type), left.sql_type)
         }
-        (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone()), left.sql_type),
+        (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone(), left.sql_type), left.sql_type),
         // A numeric with its digits is converted to one without, so that neither side is the column itself: the left one is taken.
         (Side::Either, Some(Wider { is_right: true, sql_type })) if is_numeric(sql_type) => {
             (as_type(left, sql_type), Some(sql_type))
