@@ -270,7 +270,7 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
             _ => either,
         }
     };
-    let is_numeric = |sql_type| matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }));
+    let is_numeric = |sql_type: SqlType| matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }));
     match (side, wider) {
         (Side::Neither, Some(Wider { is_right: true, sql_type })) => {
             (both(as_type(left, sql_type), right.expr.clone(), right.sql_type), right.sql_type)
