@@ -558,7 +558,7 @@ pub struct Planner<'a> {
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
     /// The statement names the system column of tables.
     names_expiry: AtomicBool,
-    /// The types of a part of a recursive query are asked for.
+    /// The recursive queries of what is planned have their types, or are getting them.
     is_typing: AtomicBool,
     /// What was asked of parts of the statement, by their text.
     sources: Mutex<Answers>,
@@ -639,12 +639,16 @@ impl<'a> Planner<'a> {
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.projection = vec![SelectItem::UnnamedExpr(expr)];
         }
-        let plan = self.logical(AstStatement::Query(query), declared).ok()?;
-        let (plan, _, _) = parameters::settle(plan).ok()?;
-        let options = self.state.config_options();
-        let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
+        let plan = self.logical(AstStatement::Query(query), declared).and_then(|plan| self.analysed(plan)).ok()?;
         let field = plan.schema().field(0);
         if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
+    }
+
+    /// A logical plan whose columns have their types, for who asks for no more than these.
+    fn analysed(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let (plan, _, _) = parameters::settle(plan)?;
+        let options = self.state.config_options();
+        self.state.analyzer().execute_and_check(plan, options, |_, _| {}).map_err(from_datafusion)
     }
 
     fn provider(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {

@@ -9,14 +9,13 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
-    VisitorMut,
+    Expr, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use super::Planner;
+use super::casts::is_over_rows;
 use super::names::{folded, label_of};
 use super::sources::Sources;
-use crate::key_plan::single;
 
 /// The rows of a subquery that a row is compared with, as many columns as that has: see `rewrite`.
 pub(super) const ROWS_OF_SUBQUERY: &str = "rows\u{1}";
@@ -162,12 +161,8 @@ fn check_row(state: &SessionState, query: &Query) -> Result<()> {
     if alias.name.value != ROWS_OF_SUBQUERY {
         return Ok(());
     }
-    let is_over_rows = |function: &Function| {
-        let is_aggregate = |name: String| state.aggregate_functions().contains_key(&name);
-        function.over.is_some() || single(&function.name).is_some_and(is_aggregate)
-    };
     let found = walk::own_expressions(&select.selection, |expr| match expr {
-        Expr::Function(function) if is_over_rows(function) => ControlFlow::Break(()),
+        Expr::Function(function) if is_over_rows(state, function) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     if found.is_continue() {

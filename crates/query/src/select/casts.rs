@@ -40,7 +40,14 @@ pub(super) fn tell_apart(state: &SessionState, query: &mut Query) {
             ControlFlow::Continue(())
         }
     }
-    let _ = walk::visit_mut(query, &mut Each(state));
+    if walk::expressions(&*query, is_cast).is_break() {
+        let _ = walk::visit_mut(query, &mut Each(state));
+    }
+}
+
+/// Stops at a cast.
+fn is_cast(expr: &Expr) -> ControlFlow<()> {
+    if matches!(expr, Expr::Cast { .. }) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Calls `f` with every expression of a SELECT that may hold a group or an aggregate, and is not one of a query inside.
@@ -60,11 +67,7 @@ fn each(select: &Select, order_by: &Option<OrderBy>, f: &mut dyn FnMut(&Expr) ->
 
 /// Whether two groups or two aggregates differ by their casts alone.
 fn is_concerned(state: &SessionState, select: &Select, order_by: &Option<OrderBy>) -> bool {
-    let mut has_cast = |expr: &Expr| match expr {
-        Expr::Cast { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    if each(select, order_by, &mut has_cast).is_continue() {
+    if each(select, order_by, &mut is_cast).is_continue() {
         return false;
     }
     let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else { return false };
@@ -87,7 +90,7 @@ fn is_concerned(state: &SessionState, select: &Select, order_by: &Option<OrderBy
 }
 
 /// Whether a call is one of an aggregate or of a window function.
-fn is_over_rows(state: &SessionState, function: &Function) -> bool {
+pub(super) fn is_over_rows(state: &SessionState, function: &Function) -> bool {
     let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
     function.over.is_some() || name.is_some_and(|name| state.aggregate_functions().contains_key(&name))
 }

@@ -31,12 +31,15 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) {
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
             let names = query.with.iter().flat_map(|with| with.cte_tables.iter());
             self.hidden.push(names.map(|cte| folded(&cte.alias.name)).collect());
-            let order_by = query.order_by.clone();
-            for select in selects(&mut query.body) {
-                let mut used = Used::default();
-                let _ = walk::visit(&order_by, &mut used);
-                group(self.planner.catalog, &self.hidden, select, used);
-                count_all(self.planner, select, &order_by);
+            let Query { body, order_by, .. } = query;
+            for select in selects(body) {
+                if is_grouped(select) {
+                    let mut used = Used::default();
+                    let _ = walk::visit(&*order_by, &mut used);
+                    group(self.planner.catalog, &self.hidden, select, used);
+                } else if select.having.is_some() {
+                    count_all(self.planner, select, order_by);
+                }
             }
             ControlFlow::Continue(())
         }
@@ -48,12 +51,12 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) {
     let _ = walk::visit_mut(query, &mut Groups { planner, hidden: Vec::new() });
 }
 
+fn is_grouped(select: &Select) -> bool {
+    !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty())
+}
+
 /// `HAVING c` as `HAVING c AND count(*) >= 0`, where nothing makes one group of all rows but HAVING.
 fn count_all(planner: &Planner<'_>, select: &mut Select, order_by: &Option<OrderBy>) {
-    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-    if is_grouped || select.having.is_none() {
-        return;
-    }
     let in_list = select.projection.iter().any(|item| has_aggregate(planner, item));
     if in_list || has_aggregate(planner, &select.having) || has_aggregate(planner, order_by) {
         return;

@@ -225,8 +225,8 @@ impl Expand<'_, '_> {
             };
             Joined { name, expr, sql_type, is_merged: false }
         };
-        let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
         let types = self.sources.types_of(factor, before).unwrap_or_default();
+        let found = self.sources.of_factor(factor, before).or_else(|| written(factor))?;
         let types = if types.len() == found.len() { types } else { vec![None; found.len()] };
         Some(found.into_iter().zip(types).map(joined).collect())
     }
@@ -260,15 +260,29 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
         _ => None,
     };
     let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
-    let both = |left, right| call("coalesce", vec![left, right]);
+    // Of varchars the engine's function makes a text.
+    let both = |left: Expr, right: Expr, sql_type: Option<SqlType>| {
+        let either = call("coalesce", vec![left, right]);
+        match sql_type {
+            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => {
+                scopes::cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
+            }
+            _ => either,
+        }
+    };
+    let is_numeric = |sql_type: SqlType| matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }));
     match (side, wider) {
         (Side::Neither, Some(Wider { is_right: true, sql_type })) => {
-            (both(as_type(left, sql_type), right.expr.clone()), right.sql_type)
+            (both(as_type(left, sql_type), right.expr.clone(), right.sql_type), right.sql_type)
         }
         (Side::Neither, Some(Wider { is_right: false, sql_type })) => {
-            (both(left.expr.clone(), as_type(right, sql_type)), left.sql_type)
+            (both(left.expr.clone(), as_type(right, sql_type), left.sql_type), left.sql_type)
         }
-        (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone()), left.sql_type),
+        (Side::Neither, None) => (both(left.expr.clone(), right.expr.clone(), left.sql_type), left.sql_type),
+        // A numeric with its digits is converted to one without, so that neither side is the column itself: the left one is taken.
+        (Side::Either, Some(Wider { is_right: true, sql_type })) if is_numeric(sql_type) => {
+            (as_type(left, sql_type), Some(sql_type))
+        }
         (Side::Either, Some(Wider { is_right: true, .. })) => (right.expr.clone(), right.sql_type),
         (Side::Left, Some(Wider { is_right: true, sql_type })) => (as_type(left, sql_type), Some(sql_type)),
         (Side::Right, Some(Wider { is_right: false, sql_type })) => (as_type(right, sql_type), Some(sql_type)),
@@ -284,14 +298,15 @@ struct Wider {
     sql_type: SqlType,
 }
 
-/// Which of two types the other one's values are converted to, as PostgreSQL's `select_common_type` has it; `None` where none are.
+/// Which of two types the other one's values are converted to, as PostgreSQL's `select_common_type` has it; `None` where none are. `text` and
+/// `varchar` are converted to each other: the first one stays.
 fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
     let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left, right) else { return None };
     let ((family, place), (other_family, other_place)) = (place_of(left)?, place_of(right)?);
     if family != other_family || place == other_place {
         return None;
     }
-    let is_right = other_place > place;
+    let is_right = other_place > place && family != TEXTS;
     let (narrow, wide) = if is_right { (left, right) } else { (right, left) };
     // A whole number keeps its digits, and has none behind the point.
     let digits = match narrow {
@@ -302,10 +317,14 @@ fn wider_of(left: SqlType, right: SqlType) -> Option<Wider> {
     };
     let scalar = match (wide, digits) {
         (ScalarType::Numeric { .. }, Some(precision)) => ScalarType::Numeric { precision, scale: 0 },
+        (ScalarType::Varchar { .. }, _) => ScalarType::Varchar { length: None },
         (wide, _) => wide,
     };
     Some(Wider { is_right, sql_type: SqlType::Scalar(scalar) })
 }
+
+/// The family of types that are converted to each other both ways.
+const TEXTS: u8 = 1;
 
 /// The family of a type whose members are converted to each other, and its place there: to those behind it.
 fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
@@ -316,6 +335,8 @@ fn place_of(scalar: ScalarType) -> Option<(u8, u8)> {
         ScalarType::Numeric { .. } => (0, 3),
         ScalarType::Float4 => (0, 4),
         ScalarType::Float8 => (0, 5),
+        ScalarType::Varchar { .. } => (TEXTS, 0),
+        ScalarType::Text => (TEXTS, 1),
         ScalarType::Date => (2, 0),
         ScalarType::Timestamp => (2, 1),
         ScalarType::Timestamptz => (2, 2),

@@ -17,12 +17,23 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     scopes::rename_hidden(query)?;
-    references::settle(query)?;
-    whole_rows::settle(planner.catalog, query)?;
+    if references::settle(query)? {
+        whole_rows::settle(planner.catalog, query)?;
+    }
     recursive::settle(planner, query)?;
     with_once::check(planner.state, query)?;
     values::settle(planner, query, declared)?;
-    recursive::types::settle(planner, query, declared)?;
+    // What the passes behind this one plan of the query has its types.
+    let is_outermost = recursive::types::settle(planner, query, declared)?;
+    let hidden = settle_names(planner, query);
+    if is_outermost {
+        recursive::types::leave(planner);
+    }
+    hidden
+}
+
+/// The passes that ask what FROM gives, and those behind them.
+fn settle_names(planner: &Planner<'_>, query: &mut Query) -> Result<usize> {
     aliases::fill(planner, query)?;
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;

@@ -3,6 +3,8 @@
 //! To PostgreSQL `s.id` is a column of the nearest table that is called `s`, whatever columns are called so: only `(s).id` is a field of
 //! one. The engine takes a column `s` of the query's own tables before it looks at the queries around. A name with a schema is a field of
 //! no column, and a table with an alias is found by any schema: a name whose table lies further out gets a schema that nothing else has.
+//! And where a query in FROM gives such a column, that has no name of its own to the engine: it gets its label for an alias.
+//!
 //! Called by the planner for each query, behind all that looks at names.
 
 use std::ops::ControlFlow;
@@ -10,10 +12,11 @@ use std::ops::ControlFlow;
 use ashlar_functions::names::AROUND;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Ident, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitorMut,
+    AccessExpr, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use super::names::folded;
+use super::sources::selects;
 
 /// Says of each table of a query around that it is one.
 pub(super) fn settle(query: &mut Query) {
@@ -91,6 +94,9 @@ impl VisitorMut for Around {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, .. } = factor {
+            label_outer(subquery);
+        }
         self.hide(factor, true);
         ControlFlow::Continue(())
     }
@@ -131,6 +137,22 @@ impl VisitorMut for Around {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Labels the outputs of a query that are columns of none of its own tables.
+fn label_outer(query: &mut Query) {
+    let Some(select) = selects(&mut query.body).into_iter().next() else { return };
+    let own = tables_of(select);
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && let Expr::CompoundIdentifier(names) = &*expr
+            && let [table, name] = &names[..]
+            && !own.iter().any(|known| known.name == folded(table))
+        {
+            let alias = Ident::with_quote('"', folded(name));
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
     }
 }
 

@@ -228,7 +228,7 @@ impl Term<'_, '_> {
 }
 
 /// Whether a join gives rows without a match on its left side, and such without one on its right side.
-fn fills(join: &JoinOperator) -> (bool, bool) {
+pub(super) fn fills(join: &JoinOperator) -> (bool, bool) {
     match join {
         JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
         JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),

@@ -11,11 +11,12 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitorMut,
+    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use super::names::folded;
+use super::whole_rows::is_row;
 use crate::system_tables;
 
 /// The schema whose names are found before all others.
@@ -25,15 +26,16 @@ const USER_SCHEMA: &str = "public";
 /// What names begin with that no user gives: those of the target of a statement, beside an alias that its user may not have written.
 const OWN_MARK: char = '\u{1}';
 
-/// Settles the names of a query and of the queries inside it.
+/// Settles the names of a query and of the queries inside it, and says whether rows of tables may be named there: `whole_rows` is about those.
 ///
 /// # Errors
 /// 42712 for two tables of one name in one FROM, 0A000 where only their schemas tell them apart; 42P01 for a name with a schema, a star or
 /// the name behind an alias that means no table of FROM.
-pub(super) fn settle(query: &mut Query) -> Result<()> {
-    match walk::visit_mut(query, &mut References::default()) {
+pub(super) fn settle(query: &mut Query) -> Result<bool> {
+    let mut references = References::default();
+    match walk::visit_mut(query, &mut references) {
         ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => Ok(references.names_rows),
     }
 }
 
@@ -60,12 +62,23 @@ struct References {
     levels: Vec<Level>,
     /// Names of WITH queries of the queries around, a list for each.
     with: Vec<Vec<String>>,
+    /// Whether rows of tables may be named.
+    names_rows: bool,
 }
 
+#[derive(Default)]
 struct Level {
     tables: Vec<Table>,
+    /// Whether it is that of a query which is one SELECT.
+    is_of_select: bool,
     /// One of its own tables is being looked at, a query that sees none of the others.
     is_hidden: bool,
+}
+
+impl Level {
+    fn has(&self, name: &str) -> bool {
+        self.tables.iter().any(|table| table.name == name)
+    }
 }
 
 impl References {
@@ -158,9 +171,8 @@ impl References {
     /// Looks at the table before a column's name: 42P01 where an alias hides it, and no other one is called so.
     fn check_table(&self, table: &Ident) -> Result<()> {
         let name = folded(table);
-        let mut tables = self.levels.iter().flat_map(|level| &level.tables);
         let is_hidden = |level: &Level| level.tables.iter().any(|table| table.hidden.as_ref() == Some(&name));
-        if tables.any(|table| table.name == name) || !self.seen().any(is_hidden) {
+        if self.levels.iter().any(|level| level.has(&name)) || !self.seen().any(is_hidden) {
             return Ok(());
         }
         Err(self.missing(&name))
@@ -169,11 +181,10 @@ impl References {
     /// Looks at the table of a star.
     fn check_star(&self, table: &Ident) -> Result<()> {
         let name = folded(table);
-        let has_it = |level: &Level| level.tables.iter().any(|table| table.name == name);
-        if self.levels.last().is_some_and(has_it) {
+        if self.levels.last().is_some_and(|level| level.has(&name)) {
             return Ok(());
         }
-        if self.seen().any(has_it) {
+        if self.seen().any(|level| level.has(&name)) {
             return Err(Error::unsupported(format!("{name}.* of a table of a query around is not supported"))
                 .with_hint("Say the columns."));
         }
@@ -222,14 +233,43 @@ impl References {
     fn settle_table(&self, factor: &mut TableFactor) {
         let TableFactor::Table { name, alias: alias @ None, args: None, .. } = factor else { return };
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
-        let [schema, table] = parts[..] else { return };
-        let table = table.clone();
+        let (schema, table) = match parts[..] {
+            [schema, table] => (Some(folded(schema)), table.clone()),
+            // Of a database, which the planner knows.
+            [_, _, table] => (None, table.clone()),
+            _ => return,
+        };
         let known = folded(&table);
         let is_with = self.with.iter().flatten().any(|with| *with == known);
-        if folded(schema) == self.schema_of(&known) && !is_with {
+        if schema.is_some_and(|schema| schema == self.schema_of(&known)) && !is_with {
             *name = ObjectName::from(vec![table]);
         } else {
             *alias = Some(TableAlias { explicit: true, name: table, columns: Vec::new(), at: None });
+        }
+    }
+
+    /// Whether an expression is about rows of tables: one of those that `whole_rows` changes or refuses, if no column has the table's name.
+    fn is_about_rows(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::QualifiedWildcard(..) => true,
+            Expr::IsNull(row) | Expr::IsNotNull(row) => self.is_table(row),
+            Expr::Function(function) => match &function.args {
+                FunctionArguments::List(list) => list.args.iter().any(|arg| match arg {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.is_table(expr),
+                    _ => is_row(arg),
+                }),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether a name by itself is that of a table of the query's own FROM.
+    fn is_table(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Nested(inner) => self.is_table(inner),
+            Expr::Identifier(name) => self.levels.last().is_some_and(|level| level.has(&folded(name))),
+            _ => false,
         }
     }
 
@@ -277,11 +317,8 @@ impl VisitorMut for References {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
         self.with.push(with.collect());
-        let tables = match query.body.as_ref() {
-            SetExpr::Select(select) => self.tables_of(select),
-            _ => Vec::new(),
-        };
-        self.levels.push(Level { tables, is_hidden: false });
+        let is_of_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+        self.levels.push(Level { is_of_select, ..Level::default() });
         ControlFlow::Continue(())
     }
 
@@ -294,12 +331,18 @@ impl VisitorMut for References {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         let tables = self.tables_of(select);
         flow(Self::check_names(&tables))?;
-        self.levels.push(Level { tables, is_hidden: false });
+        self.levels.push(Level { tables, ..Level::default() });
         flow(self.check_stars(&mut select.projection))
     }
 
+    /// What a query is sorted by stands behind its SELECT.
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
-        self.levels.pop();
+        if let Some(level) = self.levels.pop()
+            && let Some(query) = self.levels.last_mut()
+            && query.is_of_select
+        {
+            query.tables = level.tables;
+        }
         ControlFlow::Continue(())
     }
 
@@ -315,6 +358,22 @@ impl VisitorMut for References {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        self.names_rows = self.names_rows || self.is_about_rows(expr);
         flow(self.settle_expression(expr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{engine_with, plan};
+
+    #[test]
+    fn a_table_with_its_database_is_called_by_its_name() {
+        let engine = engine_with(&["CREATE TABLE t (id integer PRIMARY KEY, a integer)"]);
+        let database = engine.catalog().current().identity().database.clone();
+        let from = format!("FROM {database}.public.t");
+        for list in ["t.*", "public.t.*", "t.id, public.t.a", "count(t.*)"] {
+            plan(&engine, &format!("SELECT {list} {from} WHERE t.a > public.t.id"));
+        }
     }
 }

@@ -11,6 +11,7 @@ use ashlar_base::{Error, Result, SqlType};
 use ashlar_functions::walk;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::DFSchema;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     Cte, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
     TableWithJoins, Visitor, VisitorMut, WildcardAdditionalOptions, With,
@@ -20,7 +21,6 @@ use super::Planner;
 use super::aliases::ROWS_OF_SUBQUERY;
 use super::names::folded;
 use super::scopes::inside;
-use crate::parameters;
 
 /// A column of FROM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,8 @@ impl<'a, 'b> Sources<'a, 'b> {
         self.of_query(self.reading(factor, before)?)
     }
 
-    /// The types of the columns that [`Self::of_factor`] gives, in its order; `None` where they are not known.
+    /// The types of the columns that [`Self::of_factor`] gives, in its order; `None` where they are not known. Who wants both asks for these first:
+    /// the item is planned once then.
     pub(super) fn types_of(&self, factor: &TableFactor, before: &[TableWithJoins]) -> Option<Types> {
         let query = self.reading(factor, before)?;
         let text = query.to_string();
@@ -120,16 +121,17 @@ impl<'a, 'b> Sources<'a, 'b> {
         if let Some(known) = known {
             return known;
         }
-        let found = self.types_in(query);
-        self.planner.sources.lock().types.insert(text, found.clone());
+        let plan = self.planner.logical(query, &[]).ok();
+        let columns = plan.as_ref().map(|plan| columns_of(plan.schema()));
+        let found = plan.and_then(|plan| self.types_in(plan));
+        let mut answers = self.planner.sources.lock();
+        answers.columns.insert(text.clone(), columns);
+        answers.types.insert(text, found.clone());
         found
     }
 
-    fn types_in(&self, query: Statement) -> Option<Types> {
-        let plan = self.planner.logical(query, &[]).ok()?;
-        let (plan, _, _) = parameters::settle(plan).ok()?;
-        let state = self.planner.state;
-        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).ok()?;
+    fn types_in(&self, plan: LogicalPlan) -> Option<Types> {
+        let plan = self.planner.analysed(plan).ok()?;
         let types = plan.schema().fields().iter().map(|field| match field.data_type() {
             DataType::Null => None,
             _ => sql_type_of(field),

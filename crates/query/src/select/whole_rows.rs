@@ -4,7 +4,7 @@
 //! that an outer join has made up too. Where the name alone is said and something else may be meant by it, it stays as it is: the planner
 //! refuses what is no column.
 //!
-//! Called by the planner for each query, when its tables are said without their schemas.
+//! Called by the planner for each query in which `references` has seen what may be such a row, when its tables are said without their schemas.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,13 +14,14 @@ use ashlar_base::{Error, Result, TableSchema};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinOperator, ObjectName,
-    Query, Select, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::aliases::outputs;
 use super::lowering::{is_named, strip};
 use super::names::folded;
+use super::recursive::fills;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
 use crate::system_tables;
@@ -48,11 +49,10 @@ struct WholeRows<'a> {
 }
 
 /// What is in FROM.
-#[derive(Default)]
 struct Level {
     tables: Vec<Rows>,
-    /// It has an outer join, whose rows may have nothing of a table.
-    is_outer: bool,
+    /// Whether it is that of a query which is one SELECT.
+    is_of_select: bool,
 }
 
 /// A table of FROM.
@@ -62,28 +62,37 @@ struct Rows {
     columns: Option<Vec<String>>,
     /// One of them that is NULL in no row.
     present: Option<String>,
+    /// Whether rows of an outer join may have nothing of it.
+    is_filled: bool,
+    /// Whether it may be a function that gives values: to PostgreSQL its name is such a value, and no row.
+    is_of_values: bool,
 }
 
 impl WholeRows<'_> {
-    fn level_of(&self, select: &Select) -> Level {
-        let mut level = Level::default();
+    fn tables_of(&self, select: &Select) -> Vec<Rows> {
+        let mut tables = Vec::new();
         for table in &select.from {
-            self.collect(table, &mut level);
+            self.collect(table, &mut tables);
         }
-        level
+        tables
     }
 
-    fn collect(&self, table: &TableWithJoins, level: &mut Level) {
-        self.add(&table.relation, level);
+    fn collect(&self, table: &TableWithJoins, tables: &mut Vec<Rows>) {
+        let first = tables.len();
+        self.add(&table.relation, tables);
         for join in &table.joins {
-            level.is_outer |= !is_inner(&join.join_operator);
-            self.add(&join.relation, level);
+            let joined = tables.len();
+            self.add(&join.relation, tables);
+            let (fills_left, fills_right) = fills(&join.join_operator);
+            for (number, rows) in tables.iter_mut().enumerate().skip(first) {
+                rows.is_filled |= if number < joined { fills_left } else { fills_right };
+            }
         }
     }
 
-    fn add(&self, factor: &TableFactor, level: &mut Level) {
+    fn add(&self, factor: &TableFactor, tables: &mut Vec<Rows>) {
         match factor {
-            TableFactor::NestedJoin { table_with_joins, alias: None } => self.collect(table_with_joins, level),
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.collect(table_with_joins, tables),
             TableFactor::Table { name, alias, args: None, .. } => {
                 let schema = single(name).and_then(|name| self.schema_of(&name));
                 let own = || name.0.last().and_then(|part| part.as_ident()).map(folded);
@@ -94,17 +103,19 @@ impl WholeRows<'_> {
                 });
                 let place = schema.and_then(|known| known.visible_columns().iter().position(|column| !column.nullable));
                 let present = place.and_then(|place| columns.as_ref()?.get(place).cloned());
-                level.tables.push(Rows { name: known, columns, present });
+                tables.push(Rows { name: known, columns, present, is_filled: false, is_of_values: false });
             }
             TableFactor::Derived { subquery, alias: Some(alias), .. } => {
                 let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
                 let columns = names.map(|names| renamed(names, Some(alias))).filter(|names| are_different(names));
-                level.tables.push(Rows { name: folded(&alias.name), columns, present: None });
+                let (name, is_of_values) = (folded(&alias.name), gives_values(subquery));
+                tables.push(Rows { name, columns, present: None, is_filled: false, is_of_values });
             }
             TableFactor::Table { alias: Some(alias), .. }
             | TableFactor::Function { alias: Some(alias), .. }
             | TableFactor::UNNEST { alias: Some(alias), .. } => {
-                level.tables.push(Rows { name: folded(&alias.name), columns: None, present: None });
+                let name = folded(&alias.name);
+                tables.push(Rows { name, columns: None, present: None, is_filled: false, is_of_values: false });
             }
             _ => {}
         }
@@ -164,12 +175,12 @@ impl WholeRows<'_> {
         let known = OBJECTS.into_iter().find(|known| is_named(&name, known));
         let (Some(known), FunctionArguments::List(list)) = (known, &mut function.args) else { return };
         let [FunctionArg::Unnamed(arg)] = &list.args[..] else { return };
-        let Some(table) = self.row_in(arg) else { return };
+        let Some(table) = self.row_in(arg).filter(|table| !table.is_of_values) else { return };
         let Some(columns) = &table.columns else { return };
         let is_there = match &table.present {
             Some(column) => Expr::IsNotNull(Box::new(column_of(&table.name, column))),
-            None if self.levels.last().is_some_and(|level| !level.is_outer) => Expr::value(Value::Boolean(true)),
-            None => return,
+            None if table.is_filled => return,
+            None => Expr::value(Value::Boolean(true)),
         };
         let members = columns.iter().flat_map(|column| {
             [Expr::value(Value::SingleQuotedString(column.clone())), column_of(&table.name, column)]
@@ -188,10 +199,10 @@ impl WholeRows<'_> {
             return;
         }
         let [FunctionArg::Unnamed(arg)] = &mut list.args[..] else { return };
-        let Some(table) = self.row_in(arg) else { return };
+        let Some(table) = self.row_in(arg).filter(|table| !table.is_of_values) else { return };
         if let Some(column) = &table.present {
             *arg = FunctionArgExpr::Expr(column_of(&table.name, column));
-        } else if self.levels.last().is_some_and(|level| !level.is_outer) {
+        } else if !table.is_filled {
             *arg = FunctionArgExpr::Wildcard;
         }
     }
@@ -206,6 +217,17 @@ impl WholeRows<'_> {
         let tests: Vec<Expr> = tests.collect();
         if tests.is_empty() { None } else { Some(all_of(&tests)) }
     }
+}
+
+/// Whether a query is what a function in FROM was rewritten to that gives values, or reads as such a one.
+fn gives_values(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let [SelectItem::ExprWithAlias { expr, .. }] = &select.projection[..] else { return false };
+    let rows = match expr {
+        Expr::Cast { expr, .. } => expr.as_ref(),
+        other => other,
+    };
+    select.from.is_empty() && matches!(rows, Expr::Function(function) if is_named(&function.name, "unnest"))
 }
 
 /// The names of columns behind an alias that has others for the first of them.
@@ -236,13 +258,8 @@ fn all_of(tests: &[Expr]) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::And, right }))
 }
 
-/// Whether all rows of a join have one of each side.
-fn is_inner(join: &JoinOperator) -> bool {
-    matches!(join, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
-}
-
 /// Whether an argument is `t.*`.
-fn is_row(arg: &FunctionArg) -> bool {
+pub(super) fn is_row(arg: &FunctionArg) -> bool {
     let (FunctionArg::Unnamed(arg) | FunctionArg::Named { arg, .. } | FunctionArg::ExprNamed { arg, .. }) = arg;
     matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
 }
@@ -253,10 +270,8 @@ impl VisitorMut for WholeRows<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
         self.with.push(with.collect());
-        self.levels.push(match query.body.as_ref() {
-            SetExpr::Select(select) => self.level_of(select),
-            _ => Level::default(),
-        });
+        let is_of_select = matches!(query.body.as_ref(), SetExpr::Select(_));
+        self.levels.push(Level { tables: Vec::new(), is_of_select });
         ControlFlow::Continue(())
     }
 
@@ -267,12 +282,18 @@ impl VisitorMut for WholeRows<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        self.levels.push(self.level_of(select));
+        self.levels.push(Level { tables: self.tables_of(select), is_of_select: false });
         ControlFlow::Continue(())
     }
 
+    /// What a query is sorted by stands behind its SELECT.
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
-        self.levels.pop();
+        if let Some(level) = self.levels.pop()
+            && let Some(query) = self.levels.last_mut()
+            && query.is_of_select
+        {
+            query.tables = level.tables;
+        }
         ControlFlow::Continue(())
     }
 

@@ -4,7 +4,6 @@
 //! it sees; its conditions are left out, for they say nothing of types and may read the query around.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
@@ -16,25 +15,33 @@ use datafusion::sql::sqlparser::ast::{
     SetQuantifier, Statement, TableFactor, TableWithJoins, Visitor, VisitorMut, With,
 };
 
-use crate::columns::Column;
+use crate::columns::{self, Column};
 use crate::select::names::{folded, label_of};
 use crate::select::scopes::{bare, cast, inside};
 use crate::select::sources::selects;
-use crate::select::{Planner, SelectPlan, parse};
+use crate::select::{Planner, parse, signed_outputs};
 
-/// Casts both parts of each recursive query to the types of the first, in a query and in those inside it. `declared` are the types of the
-/// statement's parameters.
+/// Casts both parts of each recursive query to the types of the first, in a query and in those inside it, and says whether it has: not where
+/// that was done, or is being done, for the query that this one is a part of. `declared` are the types of the statement's parameters.
+/// [`leave`] ends what it has begun.
 ///
 /// # Errors
 /// As [`check_parts`] and [`check_distinct`]; 0A000 where the types depend on the query around.
-pub(in crate::select) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
+pub(in crate::select) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<bool> {
     // Whoever asks for the types of one has settled those before it.
     if planner.is_typing.swap(true, Ordering::Relaxed) {
-        return Ok(());
+        return Ok(false);
     }
     let settled = settle_all(planner, query, declared);
+    if settled.is_err() {
+        leave(planner);
+    }
+    settled.map(|()| true)
+}
+
+/// No parts of the query that was settled are planned any more.
+pub(in crate::select) fn leave(planner: &Planner<'_>) {
     planner.is_typing.store(false, Ordering::Relaxed);
-    settled
 }
 
 fn settle_all(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
@@ -177,7 +184,7 @@ impl Typing<'_, '_> {
     }
 
     /// The columns of a part; `None` for what cannot be planned: what is wrong with it is found when all of it is.
-    fn columns_of(&mut self, body: &SetExpr) -> Option<Arc<[Column]>> {
+    fn columns_of(&mut self, body: &SetExpr) -> Option<Vec<Column>> {
         let mut query = bare(body);
         for select in selects(&mut query.body) {
             select.selection = None;
@@ -193,9 +200,10 @@ impl Typing<'_, '_> {
         }
     }
 
-    fn planned(&self, query: Query) -> Result<Arc<[Column]>> {
-        let plan = SelectPlan::new(self.planner, Statement::Query(Box::new(query)), self.declared)?;
-        Ok(plan.columns)
+    fn planned(&self, query: Query) -> Result<Vec<Column>> {
+        let plan = self.planner.logical(Statement::Query(Box::new(query)), self.declared)?;
+        let plan = signed_outputs(self.planner.analysed(plan)?)?;
+        columns::of_schema(plan.schema().as_arrow())
     }
 
     /// A part beside the tables around it, whose columns it may select. What is recursive there is left out: it may be the part itself.
