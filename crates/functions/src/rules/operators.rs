@@ -458,7 +458,7 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
 fn read_as(expr: Expr, like: &FieldRef) -> Result<Expr> {
     let field = match sql_type_of(like) {
         // A constant keeps its own digits.
-        Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => {
+        Some(SqlType::Scalar(ScalarType::Numeric { .. })) => {
             let digits = match &expr {
                 Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
                     if !crate::catalog::is_exact(text) {
@@ -481,7 +481,7 @@ fn name_of(field: &FieldRef) -> String {
     if *field.data_type() == DataType::Null {
         return "unknown".to_owned();
     }
-    ashlar_store::arrow_types::sql_type_of(field).map_or_else(|| field.data_type().to_string(), crate::catalog::name_of)
+    sql_type_of(field).map_or_else(|| field.data_type().to_string(), crate::catalog::name_of)
 }
 
 fn is_text(data_type: &DataType) -> bool {

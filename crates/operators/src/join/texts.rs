@@ -4,7 +4,7 @@
 //! Called by `chunk`, `build`, `probe` and `output`.
 
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ArrowNativeType, DataType};
 
 /// Bytes of such columns at which a batch that comes out has fewer rows than others.
 pub(crate) const BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
