@@ -191,8 +191,11 @@ pub(super) fn getkeys(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
+/// Whether a command of this name is wanted.
+type Keep<'a> = Box<dyn Fn(&str, &KnownCommand) -> bool + 'a>;
+
 pub(super) fn list(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let keep: Box<dyn Fn(&str, &KnownCommand) -> bool> = match args.len() {
+    let keep: Keep<'_> = match args.len() {
         2 => Box::new(|_, _| true),
         5 if is(args.at(2), "filterby") => {
             let wanted = args.at(4);

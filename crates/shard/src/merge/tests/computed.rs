@@ -22,8 +22,8 @@ fn column(at: usize) -> Box<Expression> {
     Box::new(Expression::Column(at))
 }
 
-fn binary(a: Box<Expression>, operator: Operator, b: Box<Expression>) -> Box<Expression> {
-    Box::new(Expression::Binary(operator, Box::new([*a, *b])))
+fn binary(a: Expression, operator: Operator, b: Expression) -> Expression {
+    Expression::Binary(operator, Box::new([a, b]))
 }
 
 /// What comes of two columns of a group, as a value of this type.
@@ -68,7 +68,7 @@ fn operators_are_postgresqls() {
         ("7", Divide, "2", FLOAT, "3.5"),
         ("1.5", Minus, "-0.25", FLOAT, "1.75"),
     ] {
-        let found = result(*binary(column(0), operator, column(1)), [of, of], of, [Some(a), Some(b)]);
+        let found = result(binary(*column(0), operator, *column(1)), [of, of], of, [Some(a), Some(b)]);
         assert_eq!(found.as_deref(), Ok(expected), "{a} {operator:?} {b}");
     }
     for (a, operator, b, of, expected) in [
@@ -87,11 +87,11 @@ fn operators_are_postgresqls() {
         ("12345678901234567890", Times, "1234567890123456789012", NUMERIC, ErrorCode::FeatureNotSupported),
         ("1", Plus, "NaN", NUMERIC, ErrorCode::FeatureNotSupported),
     ] {
-        let found = result(*binary(column(0), operator, column(1)), [of, of], of, [Some(a), Some(b)]);
+        let found = result(binary(*column(0), operator, *column(1)), [of, of], of, [Some(a), Some(b)]);
         assert_eq!(found, Err(expected), "{a} {operator:?} {b}");
     }
     // Of two types, both become the greater one; a NULL is the result of whatever it is in.
-    let sum = |fields, to, values| result(*binary(column(0), Plus, column(1)), fields, to, values);
+    let sum = |fields, to, values| result(binary(*column(0), Plus, *column(1)), fields, to, values);
     assert_eq!(sum([INT2, INT8], INT8, [Some("1"), Some("2")]).as_deref(), Ok("3"));
     assert_eq!(sum([NUMERIC, INT4], NUMERIC, [Some("1.50"), Some("2")]).as_deref(), Ok("3.50"));
     assert_eq!(sum([NUMERIC, FLOAT], FLOAT, [Some("0.1"), Some("0.2")]).as_deref(), Ok("0.30000000000000004"));
@@ -160,8 +160,8 @@ fn what_chooses_gives_all_one_type() {
     let or_zero = Expression::Coalesce(vec![*column(0), *written("0")]);
     assert_eq!(of(or_zero.clone(), INT8, [None, None]).as_deref(), Ok("0"));
     // A zero that was an integer is a bigint there.
-    let many = *binary(Box::new(or_zero), Operator::Plus, written("2147483647"));
-    let many = *binary(Box::new(many), Operator::Plus, written("1"));
+    let many = binary(or_zero, Operator::Plus, *written("2147483647"));
+    let many = binary(many, Operator::Plus, *written("1"));
     assert_eq!(of(many, INT8, [None, None]).as_deref(), Ok("2147483648"));
     assert_eq!(of(Expression::Coalesce(both()), NUMERIC, [Some("1"), Some("2.0")]).as_deref(), Ok("1"));
     let greatest = Expression::Extreme(Ordering::Greater, both());
@@ -176,7 +176,7 @@ fn what_chooses_gives_all_one_type() {
     assert_eq!(of(null_if(*written("0.0")), NUMERIC, [Some("0"), None]).as_deref(), Ok("NULL"));
     // The branch that is not taken is not computed.
     let is_none = Condition::Compare(Operand::Column(0), Comparison::Equal, Operand::number("0").unwrap());
-    let share = *binary(column(1), Operator::Divide, column(0));
+    let share = binary(*column(1), Operator::Divide, *column(0));
     let case = Expression::Case(vec![(is_none, *written("-1"))], Some(Box::new(share)));
     assert_eq!(of(case.clone(), NUMERIC, [Some("0"), Some("5")]).as_deref(), Ok("-1"));
     assert_eq!(of(case, NUMERIC, [Some("2"), Some("5")]).as_deref(), Ok("2.5000000000000000"));
@@ -184,7 +184,7 @@ fn what_chooses_gives_all_one_type() {
 
 #[test]
 fn groups_are_computed_that_having_keeps() {
-    let share = || *binary(column(1), Operator::Divide, column(2));
+    let share = || binary(*column(1), Operator::Divide, *column(2));
     let is_more = |than| {
         let share = Operand::Computed(Box::new(share()));
         Condition::Compare(share, Comparison::Greater, Operand::number(than).unwrap())
