@@ -19,6 +19,7 @@ use ashlar_functions::tree::{
     any_node, any_part, each_expression_of, each_node, each_part, rewrite_expressions, rewrite_expressions_of,
     rewrite_nodes, rewrite_parts,
 };
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, internal_err};
 use datafusion::error::DataFusionError;
@@ -351,10 +352,13 @@ impl PerRow {
             _ => (None, args),
         };
         let plan = rewrite_expressions(LogicalPlan::clone(&self.plan), |expr, _| match &expr {
-            Expr::OuterReferenceColumn(_, column) => {
+            Expr::OuterReferenceColumn(field, column) => {
                 let place = self.outer.iter().position(|known| known == column);
                 Ok(match place.and_then(|place| values.get(place)) {
-                    Some(value) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                    // A value of its type: what is put together of it has the field's type, as was planned.
+                    Some(value) => {
+                        Transformed::yes(Expr::Literal(value.clone(), Some(FieldMetadata::new_from_field(field))))
+                    }
                     None => Transformed::no(expr),
                 })
             }

@@ -252,6 +252,8 @@ impl References {
     fn is_about_rows(&self, expr: &Expr) -> bool {
         match expr {
             Expr::QualifiedWildcard(..) => true,
+            // Of a function that gives values the name is a value, in queries inside too.
+            Expr::Identifier(name) => self.levels.iter().any(|level| level.has(&folded(name))),
             Expr::IsNull(row) | Expr::IsNotNull(row) => self.is_table(row),
             Expr::Function(function) => match &function.args {
                 FunctionArguments::List(list) => list.args.iter().any(|arg| match arg {

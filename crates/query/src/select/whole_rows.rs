@@ -66,6 +66,14 @@ struct Rows {
     is_filled: bool,
     /// Whether it may be a function that gives values: to PostgreSQL its name is such a value, and no row.
     is_of_values: bool,
+    /// The column of such values, where it is one for certain.
+    value: Option<String>,
+}
+
+impl Rows {
+    fn called(name: String) -> Self {
+        Self { name, columns: None, present: None, is_filled: false, is_of_values: false, value: None }
+    }
 }
 
 impl WholeRows<'_> {
@@ -103,19 +111,20 @@ impl WholeRows<'_> {
                 });
                 let place = schema.and_then(|known| known.visible_columns().iter().position(|column| !column.nullable));
                 let present = place.and_then(|place| columns.as_ref()?.get(place).cloned());
-                tables.push(Rows { name: known, columns, present, is_filled: false, is_of_values: false });
+                tables.push(Rows { columns, present, ..Rows::called(known) });
             }
             TableFactor::Derived { subquery, alias: Some(alias), .. } => {
                 let names: Option<Vec<String>> = outputs(&subquery.body).map(|all| all.iter().map(folded).collect());
                 let columns = names.map(|names| renamed(names, Some(alias))).filter(|names| are_different(names));
-                let (name, is_of_values) = (folded(&alias.name), gives_values(subquery));
-                tables.push(Rows { name, columns, present: None, is_filled: false, is_of_values });
+                let array = array_of(subquery);
+                let value = array.filter(|array| is_marked(array)).and_then(|_| columns.as_ref()?.first().cloned());
+                let is_of_values = array.is_some();
+                tables.push(Rows { columns, is_of_values, value, ..Rows::called(folded(&alias.name)) });
             }
             TableFactor::Table { alias: Some(alias), .. }
             | TableFactor::Function { alias: Some(alias), .. }
             | TableFactor::UNNEST { alias: Some(alias), .. } => {
-                let name = folded(&alias.name);
-                tables.push(Rows { name, columns: None, present: None, is_filled: false, is_of_values: false });
+                tables.push(Rows::called(folded(&alias.name)));
             }
             _ => {}
         }
@@ -148,6 +157,18 @@ impl WholeRows<'_> {
             return None;
         }
         self.levels.last()?.tables.iter().find(|table| table.name == name)
+    }
+
+    /// The column that a name by itself means which is that of a function in FROM that gives values, such as `jsonb_array_elements`.
+    fn value_named(&self, name: &Ident) -> Option<Expr> {
+        let name = folded(name);
+        let mut tables = self.levels.iter().rev().flat_map(|level| &level.tables);
+        let found = tables.find(|table| table.name == name)?;
+        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
+        if self.levels.iter().flat_map(|level| &level.tables).any(is_column) {
+            return None;
+        }
+        Some(column_of(&found.name, found.value.as_ref()?))
     }
 
     /// The table whose rows an expression is.
@@ -219,15 +240,24 @@ impl WholeRows<'_> {
     }
 }
 
-/// Whether a query is what a function in FROM was rewritten to that gives values, or reads as such a one.
-fn gives_values(query: &Query) -> bool {
-    let SetExpr::Select(select) = query.body.as_ref() else { return false };
-    let [SelectItem::ExprWithAlias { expr, .. }] = &select.projection[..] else { return false };
+/// The array whose values a query gives, which a function in FROM was rewritten to, or which reads as such a one.
+fn array_of(query: &Query) -> Option<&Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [SelectItem::ExprWithAlias { expr, .. }] = &select.projection[..] else { return None };
     let rows = match expr {
         Expr::Cast { expr, .. } => expr.as_ref(),
         other => other,
     };
-    select.from.is_empty() && matches!(rows, Expr::Function(function) if is_named(&function.name, "unnest"))
+    let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = rows else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))] = &list.args[..] else { return None };
+    (select.from.is_empty() && is_named(name, "unnest")).then_some(array)
+}
+
+/// Whether an array is made by a function that nobody can call: the query around it was a function in FROM.
+fn is_marked(array: &Expr) -> bool {
+    let Expr::Function(function) = array else { return false };
+    let name = function.name.0.last().and_then(|part| part.as_ident());
+    name.is_some_and(|name| name.value.ends_with(NAME_END))
 }
 
 /// The names of columns behind an alias that has others for the first of them.
@@ -283,6 +313,14 @@ impl VisitorMut for WholeRows<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         self.levels.push(Level { tables: self.tables_of(select), is_of_select: false });
+        // The column that such a name stands for is called otherwise.
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
+                && let Some(expr) = self.value_named(name)
+            {
+                *item = SelectItem::ExprWithAlias { expr, alias: name.clone() };
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -303,8 +341,12 @@ impl VisitorMut for WholeRows<'_> {
             Expr::IsNotNull(row) => self.tested(row, true),
             _ => None,
         };
-        if let Some(tested) = tested {
-            *expr = tested;
+        let value = match &*expr {
+            Expr::Identifier(name) => self.value_named(name),
+            _ => None,
+        };
+        if let Some(said) = tested.or(value) {
+            *expr = said;
             return ControlFlow::Continue(());
         }
         let is_refused = match expr {
