@@ -3,9 +3,10 @@
 //!
 //! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
 //! wait for each other; values of unique indexes are taken under locks that come after all of them (`commit::checks`). Each
-//! partition is let go as soon as its rows are applied. A snapshot that includes the timestamp was
-//! opened after every lock was taken, so it waits at a partition whose rows are still to come, and one that does not
-//! include it was seen by the horizon, which came later still: nobody sees half a commit.
+//! partition is let go as soon as its rows are applied, or, where there are many, as soon as they are left in its place for
+//! whoever comes there first (`commit::work`). A snapshot that includes the timestamp was opened after every lock was taken,
+//! so it waits at a partition whose rows are still to come, or applies them itself, and one that does not include it was seen
+//! by the horizon, which came later still: nobody sees half a commit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -13,34 +14,42 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
-use crate::life::Expiry;
-use crate::locks::{LockRequest, Strength, stopped};
+use crate::locks::{Attention, LockRequest, Strength, stopped};
 use crate::memory::Charge;
-use crate::mutation::Mutation;
 use crate::partition::{Partition, Prepared, Since, Stamp};
 use crate::places::Clash;
 use crate::region::{Common, Guard, Region, changed};
-use crate::writeset::{Load, Staged, WriteSet};
+use crate::writeset::{Load, Staged, WriteSet, own};
 
 /// What is kept of a row's life at most.
 const LIFE_BYTES_MAX: usize = 13;
 
 mod checks;
+mod work;
+
+use work::Left;
 
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
-    staged: &'a Staged,
+    staged: &'a Arc<Staged>,
     /// Rows by partition, see `Staged::by_partition`.
     rows: Vec<u32>,
     starts: Vec<u32>,
-    guards: Vec<(PartitionId, Guard<'a>)>,
-    /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
-    prepared: VecDeque<Prepared>,
+    /// In the order of the partitions.
+    guards: Vec<Held<'a>>,
     /// Rows that arrived in bulk. They stay here until nothing can fail any more.
     loads: &'a mut [Load],
     /// Their keys were new then.
     loaded_at: Timestamp,
-    _charge: Charge,
+    charge: Charge,
+}
+
+/// A partition that is locked.
+struct Held<'a> {
+    partition: PartitionId,
+    guard: Guard<'a>,
+    /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
+    prepared: VecDeque<Prepared>,
 }
 
 /// Why nothing was committed.
@@ -59,15 +68,23 @@ impl From<Error> for Failed {
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
+    let (timestamp, left) = commit_leaving(common, writes)?;
+    left.into_iter().try_for_each(Left::finish)?;
+    Ok(timestamp)
+}
+
+/// Commits, and gives back what is left to be done: nobody can see that it is not done yet.
+fn commit_leaving(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Vec<Left>)> {
     loop {
         match attempt(common, writes) {
-            Ok(timestamp) => return Ok(timestamp),
+            Ok(committed) => return Ok(committed),
             Err(Failed::Error(error)) => return Err(error),
             Err(Failed::Stopped(request)) => {
                 writes.stop(request);
                 return Err(stopped());
             }
-            // A row whose time has come is in nobody's way. It is ended without the commit's locks: others may have its own.
+            // A row whose time has come is in nobody's way, and neither is one that a commit has ended. The first is ended
+            // without the commit's locks: others may have its own.
             Err(Failed::Clash(region, clash)) if region.bury_holder(&clash) => {}
             Err(Failed::Clash(_, clash)) => return Err(clash.error),
         }
@@ -75,11 +92,11 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
 }
 
 /// Commits, or leaves everything as it was, what arrived in bulk included.
-fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Failed> {
+fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Vec<Left>), Failed> {
     let (is_blind, owner, ignored) = (writes.is_blind(), writes.owner(), writes.ignored_indexes());
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
-    let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(Staged::take_loads).collect();
+    let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(|staged| own(staged).take_loads()).collect();
     let done = match expect_loads(staged, &loads) {
         Err(error) => Err(Failed::Error(error)),
         Ok(()) => commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
@@ -87,7 +104,8 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
             *first_read = None;
             let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
             locked.iter().for_each(Locked::set_shape);
-            locked.into_iter().try_for_each(|locked| locked.apply(stamp, is_blind)).map(|()| timestamp)
+            let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
+            left.map(|left| (timestamp, left.into_iter().flatten().collect()))
         }),
     };
     match done {
@@ -96,7 +114,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
             applied.map_err(Failed::Error)
         }
         Err(failed) => {
-            writes.parts().0.iter_mut().zip(loads).for_each(|(staged, loads)| staged.put_loads(loads));
+            writes.parts().0.iter_mut().zip(loads).for_each(|(staged, loads)| own(staged).put_loads(loads));
             Err(failed)
         }
     }
@@ -104,7 +122,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Fai
 
 /// Grows key indexes for rows that arrived in bulk, one partition after the other: that takes as long as the rows take that are
 /// there, and the commit holds the locks of all partitions. It looks again, as others may take the room meanwhile.
-fn expect_loads(staged: &[Staged], loads: &[Vec<Load>]) -> Result<()> {
+fn expect_loads(staged: &[Arc<Staged>], loads: &[Vec<Load>]) -> Result<()> {
     let loaded = staged.iter().zip(loads).filter(|(staged, loads)| !loads.is_empty() && !staged.truncates());
     for (staged, loads) in loaded {
         let region = staged.region();
@@ -124,7 +142,7 @@ fn expect_loads(staged: &[Staged], loads: &[Vec<Load>]) -> Result<()> {
 /// Locks what is written, and does all that can fail.
 fn commit_all<'a>(
     common: &Common,
-    staged: &'a [Staged],
+    staged: &'a [Arc<Staged>],
     loads: &'a mut [Vec<Load>],
     (is_blind, owner): (bool, u64),
     ignored: &[TableId],
@@ -153,7 +171,7 @@ fn commit_all<'a>(
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Staged, loads: &'a mut [Load]) -> Result<Self> {
+    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load]) -> Result<Self> {
         let charge = Charge::of_statement(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
@@ -167,9 +185,10 @@ impl<'a> Locked<'a> {
         };
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
-        let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
+        let hold = |partition| Held { partition, guard: region.lock(partition), prepared: VecDeque::new() };
+        let guards = partitions.map(hold).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
-        Ok(Self { staged, rows, starts, guards, prepared: VecDeque::new(), loads, loaded_at, _charge: charge })
+        Ok(Self { staged, rows, starts, guards, loads, loaded_at, charge })
     }
 
     fn range(&self, partition: PartitionId) -> Range<usize> {
@@ -201,13 +220,14 @@ impl<'a> Locked<'a> {
             attention.forbidden(hash, owner).covers(deletes).then(|| attention.request(hash, strength))
         };
         let mut key = Vec::new();
-        self.guards.iter().find_map(|(partition, _)| {
+        self.guards.iter().find_map(|Held { partition, .. }| {
             let written = self.rows[self.range(*partition)].iter().find_map(|&row| {
                 read_key(self.staged, row, &mut key);
                 stops(region.hash(&key), self.staged.state(row).is_deleted())
             });
-            let mut loaded = self.loads.iter().filter_map(|load| load.part(*partition)).flat_map(Partition::hashes);
-            written.or_else(|| loaded.find_map(|hash| stops(hash, false)))
+            let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
+            let mut attended = loaded.flat_map(|loaded| attended(attention, loaded));
+            written.or_else(|| attended.find_map(|hash| stops(hash, false)))
         })
     }
 
@@ -235,8 +255,8 @@ impl<'a> Locked<'a> {
 
     /// A partition that was locked; `None` where nothing was ever written to it.
     fn stored(&self, partition: PartitionId) -> Result<Option<&Partition>> {
-        match self.guards.binary_search_by_key(&partition, |(partition, _)| *partition) {
-            Ok(guard) => Ok(self.guards[guard].1.as_deref()),
+        match self.guards.binary_search_by_key(&partition, |held| held.partition) {
+            Ok(guard) => Ok(self.guards[guard].guard.as_deref()),
             Err(_) => Err(Error::internal("a partition whose keys were read is not locked")),
         }
     }
@@ -251,12 +271,12 @@ impl<'a> Locked<'a> {
             && self
                 .guards
                 .iter()
-                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_unwritten(altered_at)))
+                .any(|held| held.guard.as_deref().is_some_and(|stored| !stored.is_unwritten(altered_at)))
         {
             return Err(self.conflict());
         }
         let mut key = Vec::new();
-        for (partition, guard) in &self.guards {
+        for Held { partition, guard, .. } in &self.guards {
             let Some(stored) = guard.as_deref() else { continue };
             let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
             for loaded in loaded.filter(|_| !stored.is_present(self.loaded_at)) {
@@ -289,10 +309,11 @@ impl<'a> Locked<'a> {
     fn bury(&mut self, common: &Common) {
         let mut key = Vec::new();
         for index in 0..self.guards.len() {
-            let partition = self.guards[index].0;
+            let partition = self.guards[index].partition;
             let range = self.range(partition);
-            let (_, guard) = &mut self.guards[index];
-            let Some(stored) = guard.as_mut().filter(|stored| stored.has_checks() && stored.has_life()) else {
+            let Some(stored) =
+                self.guards[index].guard.as_mut().filter(|stored| stored.has_checks() && stored.has_life())
+            else {
                 continue;
             };
             let stamp = common.stamp();
@@ -314,19 +335,18 @@ impl<'a> Locked<'a> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         for index in 0..self.guards.len() {
-            let partition = self.guards[index].0;
+            let partition = self.guards[index].partition;
             let range = self.range(partition);
             let loaded = || self.loads.iter().filter_map(|load| load.part(partition));
             let is_loaded = loaded().next().is_some();
-            if range.is_empty() && !is_loaded && self.guards[index].1.is_none() {
+            if range.is_empty() && !is_loaded && self.guards[index].guard.is_none() {
                 continue;
             }
             let written = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let count = rows.clone().count();
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-            let (id, guard) = &mut self.guards[index];
-            let stored = staged.region().partition_mut(*id, guard);
+            let stored = staged.region().partition_mut(partition, &mut self.guards[index].guard);
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
@@ -348,7 +368,7 @@ impl<'a> Locked<'a> {
     /// Gives back segments that were made for rows that will not come, and the shape that they would have.
     fn unreserve(&mut self) {
         let shape = self.staged.region().shape();
-        for stored in self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()) {
+        for stored in self.guards.iter_mut().filter_map(|held| held.guard.as_mut()) {
             stored.set_shape(&shape);
             stored.unreserve();
         }
@@ -360,81 +380,16 @@ impl<'a> Locked<'a> {
             self.staged.region().set_shape(self.staged.shape());
         }
     }
+}
 
-    fn apply(mut self, stamp: Stamp, is_blind: bool) -> Result<()> {
-        let staged = self.staged;
-        let attention = staged.region().attention();
-        if staged.truncates() && attention.is_wanted() {
-            attention.touch_all();
-        }
-        for (partition, mut guard) in std::mem::take(&mut self.guards) {
-            let range = self.range(partition);
-            let is_loaded = self.loads.iter().any(|load| load.part(partition).is_some());
-            if range.is_empty() && !is_loaded && guard.is_none() {
-                continue;
-            }
-            let stored = staged.region().partition_mut(partition, &mut guard);
-            if staged.truncates() {
-                stored.truncate(stamp);
-            }
-            // With the partition locked, so that no watch is missed that was there before.
-            let is_watched = attention.is_wanted();
-            for loaded in self.loads.iter_mut().filter_map(|load| load.take_part(partition)) {
-                if is_watched {
-                    loaded.hashes().for_each(|hash| attention.touch(hash));
-                }
-                stored.adopt(*loaded, stamp, || self.prepared.pop_front())?;
-            }
-            stored.collect_entries(range.len());
-            let written = self.write(range, stored, (is_watched, is_blind), stamp);
-            stored.enter_collected();
-            written?;
-            stored.unreserve();
-        }
-        Ok(())
+/// Hashes of those of a load's rows, and of some others perhaps, that somebody has locked or watches: mostly there are few.
+fn attended(attention: &Attention, loaded: &Partition) -> Vec<u64> {
+    if u64::from(attention.rows()) > loaded.live() {
+        return loaded.hashes().collect();
     }
-
-    /// Writes the rows of a partition that were written one by one.
-    fn write(
-        &mut self,
-        range: Range<usize>,
-        stored: &mut Partition,
-        (is_watched, is_blind): (bool, bool),
-        stamp: Stamp,
-    ) -> Result<()> {
-        let staged = self.staged;
-        let columns = staged.schema().columns.len();
-        let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
-        let has_checks = stored.has_checks();
-        for &row in &self.rows[range] {
-            read_key(staged, row, &mut key);
-            let hash = staged.region().hash(&key);
-            // What is over was ended before its values were looked at. What has come to be over since has them still.
-            let located = if has_checks { stored.locate_unended(hash, &key) } else { stored.locate(hash, &key) };
-            let mutation = if staged.state(row).is_deleted() {
-                Mutation::Delete { key: &key }
-            } else {
-                let row = staged.row(row);
-                values.clear();
-                values.extend((0..columns).map(|ordinal| row.get(ordinal)));
-                if has_checks {
-                    stored.set_prepared(self.prepared.pop_front());
-                }
-                Mutation::Upsert { row: &values }
-            };
-            let expiry = match staged.expiry(row) {
-                // The row that was there when the commit looked may have come to be over since.
-                Expiry::Keep if located.row.is_none() && !is_blind => staged.kept(row),
-                said => said,
-            };
-            let mutation = Mutation::Living { write: &mutation, expiry };
-            stored.apply(&mutation, located, stamp)?;
-            if is_watched {
-                staged.region().attention().touch(located.hash);
-            }
-        }
-        Ok(())
-    }
+    let mut hashes = attention.hashes();
+    hashes.retain(|&hash| loaded.has_hash(hash));
+    hashes
 }
 
 fn read_key<'a>(staged: &'a Staged, row: u32, key: &mut Vec<Datum<'a>>) {

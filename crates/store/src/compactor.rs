@@ -16,7 +16,6 @@ use crate::partition::{Limits, Partition};
 use crate::region::Region;
 use crate::segment::BYTES_MAX;
 use crate::store::Store;
-use crate::sync::MutexGuard;
 
 /// Old versions forgotten in one hold of a partition's lock.
 const TRIM_PER_LOCK: usize = 1024;
@@ -113,7 +112,7 @@ impl Region {
         loop {
             let mut guard = self.lock(id);
             let done = guard.as_deref_mut().is_none_or(&mut work);
-            MutexGuard::unlock_fair(guard);
+            guard.unlock_fair();
             if done {
                 return;
             }

@@ -11,8 +11,8 @@
 //! and gone for long, the compactor makes a new directory beside the old one.
 //!
 //! A reader takes no lock. What it must not do is to pass over a partition whose writer has its timestamp already, within
-//! the reader's snapshot, and has not come to its bits yet. Such a writer holds the partition's lock: see
-//! [`Region::candidates`].
+//! the reader's snapshot, and has not come to its bits yet. Such a writer holds the partition's lock, or has left its work
+//! in the partition's place: see [`Region::candidates`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,6 @@ use crate::partition::Probe;
 use crate::region::Region;
 use crate::shape::has_type;
 use crate::snapshot::Snapshot;
-use crate::sync::MutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Lines of a value.
@@ -217,11 +216,9 @@ impl Region {
             return None;
         }
         // The snapshot has read the clock, and so knows of every writer with an earlier timestamp that it has the lock.
-        // Where it has it no longer, its bits are there: it let go after setting them.
+        // Where it has it no longer, its bits are there: it let go after setting them, or after leaving that to be done.
         let mut busy = Partitions::of(count, 0);
-        (0..count)
-            .filter(|partition| self.is_locked(PartitionId(*partition)))
-            .for_each(|busy_one| busy.insert(busy_one));
+        (0..count).filter(|partition| self.is_busy(PartitionId(*partition))).for_each(|busy_one| busy.insert(busy_one));
         fence(Ordering::Acquire);
         let mut partitions = Partitions::of(count, u64::MAX);
         for union in known {
@@ -323,7 +320,7 @@ impl Region {
             loop {
                 let mut guard = self.lock(partition);
                 let is_told = guard.as_mut().is_none_or(|stored| stored.fill(index, next, ENTRIES_PER_LOCK));
-                MutexGuard::unlock_fair(guard);
+                guard.unlock_fair();
                 if is_told {
                     break;
                 }

@@ -13,7 +13,6 @@ use crate::places::Clash;
 use crate::region::{Guard, Region};
 use crate::row::RowRef;
 use crate::shape::Shape;
-use crate::sync::MutexGuard;
 use crate::taken::unclaim;
 
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.
@@ -239,7 +238,7 @@ impl StoredEntry<'_> {
     /// 40001 where this key's row, or the table, is another one by then; 55P03 where somebody has locked the row.
     fn bury_holder(&mut self, clash: &Clash) -> Result<bool> {
         let region = self.region;
-        if !region.lives().is_on() {
+        if !region.may_lose(clash, self.id) {
             return Ok(false);
         }
         let conflict = || {
@@ -252,7 +251,7 @@ impl StoredEntry<'_> {
         }
         let shape = self.partition.as_deref().map(|partition| Arc::clone(partition.shape()));
         let before = self.row().map(|row| (row.to_values(), row.expires_at()));
-        let has_buried = MutexGuard::unlocked(&mut self.partition, || region.bury_holder(clash));
+        let has_buried = self.partition.unlocked(|| region.bury_holder(clash));
         if region.is_dropped() {
             return Err(region.gone());
         }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use ashlar_base::scope::{self, Name};
 use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, IndexDef, PartitionId, Result, ScalarType, SqlType,
     TableId, TableSchema, Timestamp, Value,
@@ -29,16 +28,20 @@ use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::statistics::TableStatistics;
+use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::taken::Taken;
 use crate::writeset::ReadView;
 
 mod analysed;
 mod indexes;
+mod place;
 mod unique;
 pub(crate) mod wanted;
 mod writing;
+
+pub(crate) use place::Guard;
+use place::Place;
 
 /// What the regions of a store share.
 pub(crate) struct Common {
@@ -50,31 +53,6 @@ pub(crate) struct Common {
     pub(crate) segment_rows: u32,
     pub(crate) compaction_rows_min: u32,
 }
-
-/// A partition's place; nothing is allocated before its first row. On a cache line of its own, because its
-/// neighbours belong to other cores' keys.
-#[repr(align(64))]
-#[derive(Default)]
-pub(crate) struct Place(Mutex<Option<Box<Partition>>>);
-
-static LOCK: Name = Name::new("partition lock");
-
-impl Place {
-    /// Locks it. Whoever has to wait is seen to do so.
-    #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_> {
-        self.0.try_lock().unwrap_or_else(|| self.wait())
-    }
-
-    #[cold]
-    fn wait(&self) -> Guard<'_> {
-        let _waits = scope::enter(&LOCK);
-        self.0.lock()
-    }
-}
-
-/// A locked place.
-pub(crate) type Guard<'a> = MutexGuard<'a, Option<Box<Partition>>>;
 
 /// See the module.
 pub struct Region {
@@ -357,12 +335,12 @@ impl Region {
     /// The lock of a partition, unless somebody holds it.
     #[inline]
     pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
-        self.places[usize::from(partition.0)].0.try_lock()
+        self.places[usize::from(partition.0)].try_lock()
     }
 
-    /// Whether somebody holds the lock of a partition.
-    pub(crate) fn is_locked(&self, partition: PartitionId) -> bool {
-        self.places[usize::from(partition.0)].0.is_locked()
+    /// Whether somebody holds the lock of a partition, or has left something to be done there.
+    pub(crate) fn is_busy(&self, partition: PartitionId) -> bool {
+        self.places[usize::from(partition.0)].is_busy()
     }
 
     pub(crate) fn directories(&self) -> &RwLock<ByIndex> {
@@ -685,14 +663,16 @@ impl Region {
             self.attention.touch_all();
         }
         let stamp = self.common.stamp();
-        // Each is let go as soon as it is empty, as those of a commit are.
-        let truncate = |mut guard: Guard<'_>| {
-            let Some(partition) = guard.as_mut() else { return 0 };
-            let rows = partition.truncate(stamp);
-            partition.settle_indexes();
-            rows
+        let rows = guards.iter().filter_map(|guard| guard.as_deref()).map(Partition::live).sum();
+        let truncate = move |partition: &mut Option<Box<Partition>>| {
+            if let Some(partition) = partition {
+                partition.truncate(stamp);
+                partition.settle_indexes();
+            }
         };
-        Ok(guards.into_iter().map(truncate).sum())
+        guards.into_iter().filter(|guard| guard.is_some()).for_each(|guard| guard.leave(Box::new(truncate)));
+        self.places.iter().for_each(|place| drop(place.lock()));
+        Ok(rows)
     }
 
     /// No write and no scan finds the region any more; memory is given back as readers finish.

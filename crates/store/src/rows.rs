@@ -181,6 +181,12 @@ impl Rows {
         self.find_where(hash, key, |row, segment| !segment.is_dead(row & 0xffff))
     }
 
+    /// Whether a row in the index has a key of this hash.
+    pub(crate) fn has_hash(&self, hash: u64) -> bool {
+        let moving = self.moving.as_deref();
+        self.index.find(hash, |row| self.hash_of(present(moving, row)) == hash).is_some()
+    }
+
     /// Brings near what a search for a hash looks at first.
     #[inline]
     pub(crate) fn prefetch_index(&self, hash: u64) {

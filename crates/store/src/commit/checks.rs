@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
 
-use super::{Failed, Locked, read_key};
+use super::{Failed, Held, Locked, read_key};
 use crate::memory::Charge;
 use crate::partition::Examined;
 use crate::places::{Clash, Places, taken_error};
@@ -69,33 +69,45 @@ enum Written {
 
 impl Locked<'_> {
     fn examine(&mut self, number: usize, rows: &mut Vec<(usize, Written)>, examined: &mut Examined) -> Result<()> {
+        let mut guards = std::mem::take(&mut self.guards);
+        let done = guards.iter_mut().try_for_each(|held| self.examine_partition(held, number, rows, examined));
+        self.guards = guards;
+        done
+    }
+
+    fn examine_partition(
+        &self,
+        held: &mut Held<'_>,
+        number: usize,
+        rows: &mut Vec<(usize, Written)>,
+        examined: &mut Examined,
+    ) -> Result<()> {
         let staged = self.staged;
         let mut key: Vec<Datum<'_>> = Vec::new();
-        for (partition, guard) in &self.guards {
-            let Some(stored) = guard.as_deref().filter(|stored| stored.has_checks()) else { continue };
-            for (load, loads) in self.loads.iter().enumerate() {
-                let Some(loaded) = loads.part(*partition) else { continue };
-                for row in loaded.living() {
-                    let new = loaded.row_as(staged.shape(), row);
-                    rows.push((number, Written::Loaded(load as u32, *partition, row)));
-                    let prepared = stored.examine_new(None, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
-                    self.prepared.push_back(prepared);
-                }
+        let Held { partition, guard, prepared } = held;
+        let Some(stored) = guard.as_deref().filter(|stored| stored.has_checks()) else { return Ok(()) };
+        for (load, loads) in self.loads.iter().enumerate() {
+            let Some(loaded) = loads.part(*partition) else { continue };
+            for row in loaded.living() {
+                let new = loaded.row_as(staged.shape(), row);
+                rows.push((number, Written::Loaded(load as u32, *partition, row)));
+                let computed = stored.examine_new(None, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
+                prepared.push_back(computed);
             }
-            for &row in &self.rows[self.range(*partition)] {
-                read_key(staged, row, &mut key);
-                // Rows that were over are ended already.
-                let old = stored.locate_unended(staged.region().hash(&key), &key).row;
-                let old = old.filter(|_| !staged.truncates());
-                if staged.state(row).is_deleted() {
-                    old.iter().for_each(|old| stored.examine_old(*old, examined));
-                    continue;
-                }
-                let new = staged.row(row);
-                rows.push((number, Written::Row(row)));
-                let prepared = stored.examine_new(old, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
-                self.prepared.push_back(prepared);
+        }
+        for &row in &self.rows[self.range(*partition)] {
+            read_key(staged, row, &mut key);
+            // Rows that were over are ended already.
+            let old = stored.locate_unended(staged.region().hash(&key), &key).row;
+            let old = old.filter(|_| !staged.truncates());
+            if staged.state(row).is_deleted() {
+                old.iter().for_each(|old| stored.examine_old(*old, examined));
+                continue;
             }
+            let new = staged.row(row);
+            rows.push((number, Written::Row(row)));
+            let computed = stored.examine_new(old, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
+            prepared.push_back(computed);
         }
         Ok(())
     }

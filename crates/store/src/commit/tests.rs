@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use ashlar_base::clock::Wall;
 use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
+use crate::life::Expiry;
 use crate::testing::{datums, kv, load, numbers, scan_all, store, wait};
 use crate::{Applied, LockHolder, Mutation, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
 

@@ -134,6 +134,11 @@ impl Attention {
         self.rows.load(Ordering::Relaxed)
     }
 
+    /// The hashes of their keys.
+    pub(crate) fn hashes(&self) -> Vec<u64> {
+        self.locks.hashes(self.table)
+    }
+
     pub(crate) fn locks(&self) -> &Arc<LockTable> {
         &self.locks
     }

@@ -400,6 +400,15 @@ impl LockTable {
         })
     }
 
+    /// The hashes of the keys of a table's rows that are locked or watched.
+    pub(super) fn hashes(&self, table: TableId) -> Vec<u64> {
+        let mut hashes = Vec::new();
+        for shard in &self.shards {
+            hashes.extend(shard.0.lock().keys().filter(|id| id.table == table).map(|id| id.hash));
+        }
+        hashes
+    }
+
     pub(super) fn watch(&self, attention: &Attention, hash: u64, flag: &Arc<AtomicBool>) {
         let mut rows = self.shard(attention.row(hash));
         Self::entry(&mut rows, attention, hash).rest().watchers.push(Arc::clone(flag));

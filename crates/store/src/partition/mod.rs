@@ -150,6 +150,11 @@ impl Partition {
         self.rows.indexed().map(|row| self.rows.hash_of(row))
     }
 
+    /// Whether a row in the key index has a key of this hash.
+    pub(crate) fn has_hash(&self, hash: u64) -> bool {
+        self.rows.has_hash(hash)
+    }
+
     /// The first of three steps that bring the row of a key near: see `lookahead`.
     #[inline]
     pub(crate) fn prefetch_index(&self, hash: u64) {

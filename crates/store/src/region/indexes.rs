@@ -9,7 +9,6 @@ use ashlar_base::{IndexDef, PartitionId, Result};
 
 use super::{Life, Region};
 use crate::partition::Refused;
-use crate::sync::MutexGuard;
 use crate::taken::Taken;
 
 /// Rows that an index gets in one hold of a partition's lock.
@@ -92,7 +91,7 @@ impl Region {
             let taken = self.taken(definition.id);
             let built = stored.build_index(definition, taken, || self.common.stamp(), rows_max);
             // Whoever waits for the lock goes first.
-            MutexGuard::unlock_fair(guard);
+            guard.unlock_fair();
             match built {
                 Ok(is_done) => return Ok(is_done),
                 Err(Refused::Error(error)) => return Err(error),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ashlar_base::{IndexDef, TableId, Value};
+use ashlar_base::{IndexDef, PartitionId, TableId, Value};
 
 use super::Region;
 use crate::partition::Partition;
@@ -64,7 +64,7 @@ impl Region {
     /// Ends the row for good that has the values of a clash for itself, if its time has come. With no partition locked. False:
     /// a row has them, and it is no use to try again.
     pub(crate) fn bury_holder(&self, clash: &Clash) -> bool {
-        if clash.is_own || !self.lives().is_on() {
+        if clash.is_own {
             return false;
         }
         // Dropped meanwhile, or free.
@@ -72,8 +72,10 @@ impl Region {
         let value = taken.fingerprint(clash.values.iter().map(Value::as_datum));
         let Some(mut partition) = taken.holder(value) else { return true };
         loop {
+            // Whatever a commit has left to be done there is done then: it may end the row.
             let mut guard = self.lock(partition);
-            if let Some(stored) = guard.as_mut()
+            if self.lives().is_on()
+                && let Some(stored) = guard.as_mut()
                 && stored.bury_value(&clash.index, &clash.values, self.common.stamp())
             {
                 return true;
@@ -84,6 +86,16 @@ impl Region {
                 Some(now) => partition = now,
             }
         }
+    }
+
+    /// Whether the row that has the values of a clash may be about to lose them: its time may have come, or somebody is at work in
+    /// its partition, which is not `own`.
+    pub(crate) fn may_lose(&self, clash: &Clash, own: PartitionId) -> bool {
+        self.lives().is_on()
+            || self.taken(clash.index.id).is_some_and(|taken| {
+                let holder = taken.holder(taken.fingerprint(clash.values.iter().map(Value::as_datum)));
+                holder.is_some_and(|holder| holder != own && self.is_busy(holder))
+            })
     }
 
     /// What is taken is what rows have.

@@ -34,7 +34,8 @@ use crate::snapshot::{Hold, Snapshot};
 /// See the module.
 #[derive(Default)]
 pub struct WriteSet {
-    staged: Vec<Staged>,
+    /// Shared with a commit that is through alone.
+    staged: Vec<Arc<Staged>>,
     /// The snapshot of the first write: old versions are kept for it, and for every later timestamp.
     first_read: Option<(Snapshot, Hold)>,
     /// See [`WriteSet::blind`].
@@ -97,7 +98,7 @@ impl WriteSet {
 
     /// Every key that was read or written and that nobody else may change, as a lock, in the order in which to take them.
     pub(crate) fn requests(&self) -> Vec<LockRequest> {
-        let mut requests: Vec<LockRequest> = self.staged.iter().flat_map(Staged::requests).collect();
+        let mut requests: Vec<LockRequest> = self.staged.iter().flat_map(|staged| staged.requests()).collect();
         requests.sort_by_key(LockRequest::order);
         requests.dedup_by_key(|request| request.order());
         requests
@@ -105,14 +106,16 @@ impl WriteSet {
 
     /// Whether a commit would do nothing.
     pub fn is_empty(&self) -> bool {
-        self.staged.iter().all(Staged::is_empty)
+        self.staged.iter().all(|staged| staged.is_empty())
     }
 
     /// Whether a commit has at most so many rows and bytes to apply, and no table to empty.
     pub fn is_within(&self, rows_max: usize, bytes_max: usize) -> bool {
-        let rows: usize = self.staged.iter().map(Staged::row_count).sum();
-        let truncates = self.staged.iter().any(Staged::truncates);
-        !truncates && rows <= rows_max && self.staged.iter().map(Staged::row_bytes).sum::<usize>() <= bytes_max
+        let rows: usize = self.staged.iter().map(|staged| staged.row_count()).sum();
+        let truncates = self.staged.iter().any(|staged| staged.truncates());
+        !truncates
+            && rows <= rows_max
+            && self.staged.iter().map(|staged| staged.row_bytes()).sum::<usize>() <= bytes_max
     }
 
     /// What is pending for a key.
@@ -124,7 +127,7 @@ impl WriteSet {
     }
 
     fn staged_for(&self, region: &Region) -> Option<&Staged> {
-        self.staged.iter().find(|staged| staged.region().id() == region.id())
+        self.staged.iter().map(Arc::as_ref).find(|staged| staged.region().id() == region.id())
     }
 
     /// The writes of a region, to be added to: 40001 where it has another shape than the one of `version`, which
@@ -136,11 +139,11 @@ impl WriteSet {
         let index = match self.staged.iter().position(|staged| staged.region().id() == region.id()) {
             Some(index) => index,
             None => {
-                self.staged.push(Staged::new(&region.committed()));
+                self.staged.push(Arc::new(Staged::new(&region.committed())));
                 self.staged.len() - 1
             }
         };
-        let staged = &mut self.staged[index];
+        let staged = own(&mut self.staged[index]);
         let is_known = version == staged.schema().version && version == region.version() && !region.is_stale();
         if region.is_dropped() || !is_known {
             return Err(changed(staged.schema()));
@@ -292,7 +295,7 @@ impl WriteSet {
 
     /// Whether a commit changes anything: not if all there is are keys that must not have changed.
     pub(crate) fn changes_anything(&self) -> bool {
-        self.staged.iter().any(Staged::changes_anything)
+        self.staged.iter().any(|staged| staged.changes_anything())
     }
 
     /// Whether a region holds rows for this transaction; it may say so where all have been deleted one by one.
@@ -303,13 +306,13 @@ impl WriteSet {
 
     /// Where the writes are now.
     pub fn mark(&self) -> Mark {
-        Mark(self.staged.iter().map(Staged::length).collect())
+        Mark(self.staged.iter().map(|staged| staged.length()).collect())
     }
 
     /// Takes back every write since a mark.
     pub fn rollback_to(&mut self, mark: Mark) {
         for (index, staged) in self.staged.iter_mut().enumerate() {
-            staged.rollback_to(mark.0.get(index).copied().unwrap_or_default());
+            own(staged).rollback_to(mark.0.get(index).copied().unwrap_or_default());
         }
     }
 
@@ -326,7 +329,7 @@ impl WriteSet {
     }
 
     /// What there is to commit, by table, and the snapshot that is kept for it.
-    pub(crate) fn parts(&mut self) -> (&mut [Staged], &mut Option<(Snapshot, Hold)>) {
+    pub(crate) fn parts(&mut self) -> (&mut [Arc<Staged>], &mut Option<(Snapshot, Hold)>) {
         self.staged.sort_by_key(|staged| staged.region().id());
         (&mut self.staged, &mut self.first_read)
     }
@@ -335,6 +338,11 @@ impl WriteSet {
     pub fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+/// The writes of a region, to be changed.
+pub(crate) fn own(staged: &mut Arc<Staged>) -> &mut Staged {
+    Arc::get_mut(staged).expect("a commit that is not through shares nothing")
 }
 
 impl std::fmt::Debug for WriteSet {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, IndexDef, PartitionId, Result, TableId, Value};
 use foldhash::fast::RandomState;
 
-use super::{Staged, WriteSet};
+use super::{Staged, WriteSet, own};
 use crate::memory::Charge;
 use crate::places::{Places, may_repeat, taken_error};
 use crate::region::{Region, changed};
@@ -248,7 +248,7 @@ impl WriteSet {
         }
         let Self { staged, ignored, .. } = self;
         match staged.iter_mut().find(|staged| staged.region().id() == region.id()) {
-            Some(staged) => staged.check_values(ignored),
+            Some(staged) => own(staged).check_values(ignored),
             None => Ok(()),
         }
     }

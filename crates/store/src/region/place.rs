@@ -1,0 +1,133 @@
+//! A partition's place: its lock, and what is still to be done there.
+//!
+//! A commit of many rows holds the locks of all its partitions. It does under them only what can fail, leaves the rest in
+//! each place ([`Guard::leave`]) and lets all of them go. Whoever locks a place next does first what was left there, so
+//! that nobody ever finds a partition without it, and nobody waits for the rows of more than one partition. The commit
+//! itself locks one place after the other until nothing is left.
+
+use std::ops::{Deref, DerefMut};
+
+use ashlar_base::scope::{self, Name};
+
+use crate::partition::Partition;
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard};
+
+/// What is still to be done in a place. It takes no lock of another place.
+pub(crate) type Rest = Box<dyn FnOnce(&mut Option<Box<Partition>>) + Send>;
+
+/// See the module. Nothing is allocated before the partition's first row. On a cache line of its own, because its neighbours
+/// belong to other cores' keys.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Place {
+    content: Mutex<Content>,
+    /// There is a rest. Changed with the lock held alone, for those who do not take it.
+    has_rest: AtomicBool,
+}
+
+#[derive(Default)]
+struct Content {
+    partition: Option<Box<Partition>>,
+    rest: Option<Rest>,
+}
+
+#[cfg(not(shuttle))]
+const _: () = assert!(size_of::<Place>() == 64);
+
+static LOCK: Name = Name::new("partition lock");
+static REST: Name = Name::new("rest of a commit");
+
+impl Place {
+    /// Locks it. Whoever has to wait is seen to do so.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.guard(self.content.try_lock().unwrap_or_else(|| self.wait()))
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, Content> {
+        let _waits = scope::enter(&LOCK);
+        self.content.lock()
+    }
+
+    /// Locks it, unless somebody holds the lock.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
+        self.content.try_lock().map(|content| self.guard(content))
+    }
+
+    #[inline]
+    fn guard<'p>(&'p self, content: MutexGuard<'p, Content>) -> Guard<'p> {
+        let mut guard = Guard { content, place: self };
+        guard.do_rest();
+        guard
+    }
+
+    /// Whether somebody holds the lock, or has left something to be done.
+    pub(crate) fn is_busy(&self) -> bool {
+        // In this order: it is left before the lock is let go, and done before that is let go again.
+        self.content.is_locked() || {
+            fence(Ordering::Acquire);
+            self.has_rest.load(Ordering::Acquire)
+        }
+    }
+}
+
+/// A locked place, where nothing is left to be done.
+pub(crate) struct Guard<'p> {
+    content: MutexGuard<'p, Content>,
+    place: &'p Place,
+}
+
+impl Guard<'_> {
+    /// Leaves something to be done, and lets go.
+    pub(crate) fn leave(mut self, rest: Rest) {
+        self.content.rest = Some(rest);
+        self.place.has_rest.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    fn do_rest(&mut self) {
+        if self.content.rest.is_some() {
+            self.take_rest();
+        }
+    }
+
+    #[cold]
+    fn take_rest(&mut self) {
+        let _works = scope::enter(&REST);
+        if let Some(rest) = self.content.rest.take() {
+            rest(&mut self.content.partition);
+        }
+        self.place.has_rest.store(false, Ordering::Release);
+    }
+
+    /// Lets go; whoever waits is next.
+    pub(crate) fn unlock_fair(self) {
+        MutexGuard::unlock_fair(self.content);
+    }
+
+    /// Lets go of the lock while `f` runs.
+    pub(crate) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        let done = MutexGuard::unlocked(&mut self.content, f);
+        self.do_rest();
+        done
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = Option<Box<Partition>>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.content.partition
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.content.partition
+    }
+}
