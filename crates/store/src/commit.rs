@@ -19,14 +19,17 @@ use crate::memory::Charge;
 use crate::partition::{Partition, Prepared, Since, Stamp};
 use crate::places::Clash;
 use crate::region::{Common, Guard, Region, changed};
+use crate::rows::Spares;
 use crate::writeset::{Load, Staged, WriteSet, own};
 
 /// What is kept of a row's life at most.
 const LIFE_BYTES_MAX: usize = 13;
 
+mod ahead;
 mod checks;
 mod work;
 
+use ahead::Ahead;
 use work::Left;
 
 /// The writes of one region, with its partitions locked.
@@ -50,6 +53,8 @@ struct Held<'a> {
     guard: Guard<'a>,
     /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
     prepared: VecDeque<Prepared>,
+    /// Room for the rows, where it was made before.
+    spares: Option<Spares>,
 }
 
 /// Why nothing was committed.
@@ -97,16 +102,19 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
     let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(|staged| own(staged).take_loads()).collect();
-    let done = match expect_loads(staged, &loads) {
+    let ahead = staged.iter().zip(&loads).map(|(staged, loads)| Ahead::new(staged, loads)).collect::<Result<Vec<_>>>();
+    let done = match ahead {
         Err(error) => Err(Failed::Error(error)),
-        Ok(()) => commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
-            // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
-            *first_read = None;
-            let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-            locked.iter().for_each(Locked::set_shape);
-            let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
-            left.map(|left| (timestamp, left.into_iter().flatten().collect()))
-        }),
+        Ok(ahead) => {
+            commit_all(common, staged, (&mut loads, ahead), (is_blind, owner), &ignored).map(|(timestamp, locked)| {
+                // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
+                *first_read = None;
+                let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+                locked.iter().for_each(Locked::set_shape);
+                let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
+                left.map(|left| (timestamp, left.into_iter().flatten().collect()))
+            })
+        }
     };
     match done {
         Ok(applied) => {
@@ -120,37 +128,18 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     }
 }
 
-/// Grows key indexes for rows that arrived in bulk, one partition after the other: that takes as long as the rows take that are
-/// there, and the commit holds the locks of all partitions. It looks again, as others may take the room meanwhile.
-fn expect_loads(staged: &[Arc<Staged>], loads: &[Vec<Load>]) -> Result<()> {
-    let loaded = staged.iter().zip(loads).filter(|(staged, loads)| !loads.is_empty() && !staged.truncates());
-    for (staged, loads) in loaded {
-        let region = staged.region();
-        for partition in (0..region.partition_count()).map(PartitionId) {
-            let parts = loads.iter().filter_map(|load| load.part(partition));
-            let rows: usize = parts.map(|part| part.live() as usize).sum();
-            if rows > 0
-                && let Some(stored) = region.lock(partition).as_mut()
-            {
-                stored.expect_adoption(rows)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Locks what is written, and does all that can fail.
 fn commit_all<'a>(
     common: &Common,
     staged: &'a [Arc<Staged>],
-    loads: &'a mut [Vec<Load>],
+    (loads, ahead): (&'a mut [Vec<Load>], Vec<Ahead>),
     (is_blind, owner): (bool, u64),
     ignored: &[TableId],
 ) -> Result<(Timestamp, Vec<Locked<'a>>), Failed> {
     let is_written =
         |staged: &Staged, loads: &[Load]| !staged.is_empty() || loads.iter().any(|load| load.row_count() > 0);
-    let written = staged.iter().zip(loads).filter(|(staged, loads)| is_written(staged, loads));
-    let mut locked = written.map(|(staged, loads)| Locked::new(staged, loads)).collect::<Result<Vec<_>>>()?;
+    let written = staged.iter().zip(loads).zip(ahead).filter(|((staged, loads), _)| is_written(staged, loads));
+    let mut locked: Vec<_> = written.map(|((staged, loads), ahead)| Locked::new(staged, loads, ahead)).collect();
     locked.iter().try_for_each(Locked::check_region)?;
     if let Some(request) = locked.iter().find_map(|locked| locked.lock_of_others(owner)) {
         return Err(Failed::Stopped(request));
@@ -171,9 +160,8 @@ fn commit_all<'a>(
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load]) -> Result<Self> {
-        let charge = Charge::of_statement(staged.account(), staged.list_bytes())?;
-        let (rows, starts) = staged.by_partition();
+    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], ahead: Ahead) -> Self {
+        let Ahead { rows, starts, mut spares, charge } = ahead;
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
         let expected: BTreeSet<u16> =
             expected.chain(staged.watched().iter().map(|watched| watched.place.partition.0)).collect();
@@ -185,10 +173,13 @@ impl<'a> Locked<'a> {
         };
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
-        let hold = |partition| Held { partition, guard: region.lock(partition), prepared: VecDeque::new() };
+        let hold = |partition| {
+            let (guard, spares) = (region.lock(partition), spares.remove(&partition));
+            Held { partition, guard, prepared: VecDeque::new(), spares }
+        };
         let guards = partitions.map(hold).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
-        Ok(Self { staged, rows, starts, guards, loads, loaded_at, charge })
+        Self { staged, rows, starts, guards, loads, loaded_at, charge }
     }
 
     fn range(&self, partition: PartitionId) -> Range<usize> {
@@ -346,7 +337,8 @@ impl<'a> Locked<'a> {
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let count = rows.clone().count();
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-            let stored = staged.region().partition_mut(partition, &mut self.guards[index].guard);
+            let Held { guard, spares, .. } = &mut self.guards[index];
+            let stored = staged.region().partition_mut(partition, guard);
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
@@ -357,7 +349,11 @@ impl<'a> Locked<'a> {
                 stored.reserve_adoption(loaded, others)
             })?;
             // Rows of a load are the last ones then, and what room is after them is not known yet.
-            stored.reserve_rows(needs, staged.truncates() || is_loaded)?;
+            let fresh = staged.truncates() || is_loaded;
+            match spares.take() {
+                Some(spares) => stored.reserve_made(spares, count)?,
+                None => stored.reserve_rows(needs, fresh)?,
+            }
             if staged.says_life() || stored.has_life() {
                 drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);
             }

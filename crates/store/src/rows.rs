@@ -35,13 +35,16 @@ pub(crate) use walking::Spot;
 /// Slots of a partition at most: a row id has 16 bits for them.
 const SLOTS_MAX: usize = 1 << 16;
 
+/// Segments with room for rows that will come, in their order.
+pub(crate) type Spares = VecDeque<Box<Segment>>;
+
 /// See the module.
 pub(crate) struct Rows {
     segments: Vec<Option<Box<Segment>>>,
     order: Vec<u16>,
     free: Vec<u16>,
     /// Made ready by `reserve_rows`, to become active one after the other.
-    spare: VecDeque<Box<Segment>>,
+    spare: Spares,
     next_sequence: u64,
     index: KeyIndex,
     /// A segment that is about to take the place of others.
@@ -88,7 +91,7 @@ impl Rows {
             segments: Vec::new(),
             order: Vec::new(),
             free: Vec::new(),
-            spare: VecDeque::new(),
+            spare: Spares::new(),
             next_sequence: 1,
             index: KeyIndex::new(account),
             moving: None,
@@ -329,10 +332,41 @@ impl Rows {
         rows: impl Iterator<Item = N>,
         fresh: bool,
     ) -> Result<()> {
+        let count = self.reserve_segments(layout, rows, fresh)?;
+        self.reserve_index(count)
+    }
+
+    /// Makes segments for many rows, which take no part of the room that there is.
+    pub(crate) fn make_spares<N: Iterator<Item = Need> + Clone>(
+        &mut self,
+        layout: &Arc<Layout>,
+        rows: impl Iterator<Item = N>,
+    ) -> Result<Spares> {
+        self.reserve_segments(layout, rows, true)?;
+        Ok(std::mem::take(&mut self.spare))
+    }
+
+    /// Takes the segments that others have made for so many rows, and makes room in the index.
+    pub(crate) fn reserve_made(&mut self, spares: Spares, rows: usize) -> Result<()> {
+        if spares.len() > self.free_slots() {
+            return Err(too_many_rows());
+        }
+        self.reserve_index(rows)?;
+        self.spare = spares;
+        Ok(())
+    }
+
+    /// Makes room for rows in segments: how many there are.
+    fn reserve_segments<N: Iterator<Item = Need> + Clone>(
+        &mut self,
+        layout: &Arc<Layout>,
+        rows: impl Iterator<Item = N>,
+        fresh: bool,
+    ) -> Result<usize> {
         let nothing = vec![Need::default(); layout.columns.len()];
         let mut sum = nothing.clone();
         let mut count = 0;
-        let mut spare: VecDeque<Box<Segment>> = VecDeque::new();
+        let mut spare = Spares::new();
         // The segment that the rows go to: the active one, then the last spare.
         let mut target = self.active(layout, nothing.iter().copied()).filter(|_| !fresh);
         for row in rows {
@@ -367,14 +401,13 @@ impl Rows {
         if spare.len() > self.free_slots() {
             return Err(too_many_rows());
         }
-        self.reserve_index(count)?;
         self.spare = spare;
-        Ok(())
+        Ok(count)
     }
 
     /// Gives back segments that `reserve_rows` made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
-        self.spare = VecDeque::new();
+        self.spare = Spares::new();
     }
 
     fn reserve_target(&mut self, active: Option<u16>, spare: Option<&mut Box<Segment>>, sum: &[Need]) -> Result<()> {

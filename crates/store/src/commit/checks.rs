@@ -84,7 +84,7 @@ impl Locked<'_> {
     ) -> Result<()> {
         let staged = self.staged;
         let mut key: Vec<Datum<'_>> = Vec::new();
-        let Held { partition, guard, prepared } = held;
+        let Held { partition, guard, prepared, .. } = held;
         let Some(stored) = guard.as_deref().filter(|stored| stored.has_checks()) else { return Ok(()) };
         for (load, loads) in self.loads.iter().enumerate() {
             let Some(loaded) = loads.part(*partition) else { continue };

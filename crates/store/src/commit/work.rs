@@ -61,7 +61,7 @@ impl Locked<'_> {
         }
         let failed = Mutex::new(None);
         let work = Work { staged: Arc::clone(staged), rows, starts, stamp, is_blind, failed, _charge: charge };
-        let parts = guards.into_iter().filter_map(|Held { partition, guard, prepared }| {
+        let parts = guards.into_iter().filter_map(|Held { partition, guard, prepared, .. }| {
             let loaded: Vec<_> = loads.iter_mut().filter_map(|load| load.take_part(partition)).collect();
             let is_nothing = work.range(partition).is_empty() && loaded.is_empty() && guard.is_none();
             (!is_nothing).then_some((guard, Part { partition, prepared, loaded }))

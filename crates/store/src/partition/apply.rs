@@ -11,7 +11,7 @@ use super::versions::Stamp;
 use super::{Located, Partition, Prepared};
 use crate::life::Expiry;
 use crate::mutation::{Applied, Mutation};
-use crate::rows::split;
+use crate::rows::{Spares, split};
 use crate::segment::{Column, Need};
 
 /// Old versions forgotten with each write, so that a long log is given back bit by bit.
@@ -284,6 +284,24 @@ impl Partition {
             self.reserve_indexes(rows.clone().count())?;
         }
         self.rows.reserve_rows(&layout, rows, truncates)
+    }
+
+    /// The same where [`Self::into_spares`] has made the room, for so many rows.
+    pub(crate) fn reserve_made(&mut self, spares: Spares, rows: usize) -> Result<()> {
+        if !self.indexes.is_empty() {
+            self.reserve_indexes(rows)?;
+        }
+        self.rows.reserve_made(spares, rows)
+    }
+
+    /// Makes segments of this partition, which nobody else knows, for the rows of another one, given by what each takes in each
+    /// column.
+    pub(crate) fn into_spares<N: Iterator<Item = Need> + Clone>(
+        mut self,
+        rows: impl Iterator<Item = N>,
+    ) -> Result<Spares> {
+        let layout = Arc::clone(&self.shape.layout);
+        self.rows.make_spares(&layout, rows)
     }
 
     /// Gives back segments that were made for rows that did not come.
