@@ -25,10 +25,12 @@ use crate::writeset::{Load, Staged, WriteSet, own};
 /// What is kept of a row's life at most.
 const LIFE_BYTES_MAX: usize = 13;
 
+mod advance;
 mod ahead;
 mod checks;
 mod work;
 
+use advance::Advance;
 use ahead::Ahead;
 use work::Left;
 
@@ -44,6 +46,8 @@ struct Locked<'a> {
     loads: &'a mut [Load],
     /// Their keys were new then.
     loaded_at: Timestamp,
+    /// They have taken their values of unique indexes.
+    advance: Option<Advance<'a>>,
     charge: Charge,
 }
 
@@ -63,6 +67,8 @@ enum Failed {
     Stopped(LockRequest),
     /// A row of a region was to have values that another one has.
     Clash(Arc<Region>, Box<Clash>),
+    /// The table has other indexes than a moment ago.
+    Again,
     Error(Error),
 }
 
@@ -83,6 +89,7 @@ fn commit_leaving(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timest
     loop {
         match attempt(common, writes) {
             Ok(committed) => return Ok(committed),
+            Err(Failed::Again) => {}
             Err(Failed::Error(error)) => return Err(error),
             Err(Failed::Stopped(request)) => {
                 writes.stop(request);
@@ -102,20 +109,15 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
     let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(|staged| own(staged).take_loads()).collect();
-    let ahead = staged.iter().zip(&loads).map(|(staged, loads)| Ahead::new(staged, loads)).collect::<Result<Vec<_>>>();
-    let done = match ahead {
-        Err(error) => Err(Failed::Error(error)),
-        Ok(ahead) => {
-            commit_all(common, staged, (&mut loads, ahead), (is_blind, owner), &ignored).map(|(timestamp, locked)| {
-                // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
-                *first_read = None;
-                let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-                locked.iter().for_each(Locked::set_shape);
-                let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
-                left.map(|left| (timestamp, left.into_iter().flatten().collect()))
-            })
-        }
-    };
+    let done = prepare(staged, &loads, &ignored).and_then(|prepared| {
+        let (timestamp, locked) = commit_all(common, staged, (&mut loads, prepared), (is_blind, owner), &ignored)?;
+        // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
+        *first_read = None;
+        let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+        locked.iter().for_each(Locked::set_shape);
+        let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
+        Ok(left.map(|left| (timestamp, left.into_iter().flatten().collect())))
+    });
     match done {
         Ok(applied) => {
             writes.clear();
@@ -128,19 +130,37 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     }
 }
 
+/// Does what can be done before any lock is held, by region.
+fn prepare<'a>(
+    staged: &'a [Arc<Staged>],
+    loads: &[Vec<Load>],
+    ignored: &[TableId],
+) -> Result<Vec<(Ahead, Option<Advance<'a>>)>, Failed> {
+    let one = |(staged, loads): (&'a Arc<Staged>, &Vec<Load>)| {
+        let ahead = Ahead::new(staged, loads)?;
+        let advance = Advance::take(staged, &ahead, loads, ignored)?;
+        Ok((ahead, advance))
+    };
+    staged.iter().zip(loads).map(one).collect()
+}
+
 /// Locks what is written, and does all that can fail.
 fn commit_all<'a>(
     common: &Common,
     staged: &'a [Arc<Staged>],
-    (loads, ahead): (&'a mut [Vec<Load>], Vec<Ahead>),
+    (loads, prepared): (&'a mut [Vec<Load>], Vec<(Ahead, Option<Advance<'a>>)>),
     (is_blind, owner): (bool, u64),
     ignored: &[TableId],
 ) -> Result<(Timestamp, Vec<Locked<'a>>), Failed> {
     let is_written =
         |staged: &Staged, loads: &[Load]| !staged.is_empty() || loads.iter().any(|load| load.row_count() > 0);
-    let written = staged.iter().zip(loads).zip(ahead).filter(|((staged, loads), _)| is_written(staged, loads));
-    let mut locked: Vec<_> = written.map(|((staged, loads), ahead)| Locked::new(staged, loads, ahead)).collect();
+    let written = staged.iter().zip(loads).zip(prepared).filter(|((staged, loads), _)| is_written(staged, loads));
+    let mut locked: Vec<_> = written.map(|((staged, loads), prepared)| Locked::new(staged, loads, prepared)).collect();
     locked.iter().try_for_each(Locked::check_region)?;
+    let holds = |locked: &Locked<'_>| locked.advance.as_ref().is_none_or(|taken| taken.holds(locked.staged.region()));
+    if !locked.iter().all(holds) {
+        return Err(Failed::Again);
+    }
     if let Some(request) = locked.iter().find_map(|locked| locked.lock_of_others(owner)) {
         return Err(Failed::Stopped(request));
     }
@@ -160,7 +180,7 @@ fn commit_all<'a>(
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], ahead: Ahead) -> Self {
+    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], (ahead, advance): (Ahead, Option<Advance<'a>>)) -> Self {
         let Ahead { rows, starts, mut spares, charge } = ahead;
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
         let expected: BTreeSet<u16> =
@@ -179,7 +199,7 @@ impl<'a> Locked<'a> {
         };
         let guards = partitions.map(hold).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
-        Self { staged, rows, starts, guards, loads, loaded_at, charge }
+        Self { staged, rows, starts, guards, loads, loaded_at, advance, charge }
     }
 
     fn range(&self, partition: PartitionId) -> Range<usize> {

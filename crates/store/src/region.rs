@@ -28,8 +28,8 @@ use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::statistics::TableStatistics;
-use crate::sync::RwLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, RwLock};
 use crate::taken::Taken;
 use crate::writeset::ReadView;
 
@@ -80,6 +80,8 @@ struct Life {
     directories: RwLock<ByIndex>,
     /// Of each unique index, which values are taken.
     taken: RwLock<HashMap<TableId, Arc<Taken>>>,
+    /// Held by a commit that takes values before it has the locks of their partitions.
+    claiming: Mutex<()>,
     /// There are indexes that are unique, or that compute something.
     has_checks: AtomicBool,
     /// What ANALYZE found.
@@ -312,18 +314,18 @@ impl Region {
         id: PartitionId,
         guard: &'g mut Option<Box<Partition>>,
     ) -> &'g mut Partition {
-        guard.get_or_insert_with(|| {
-            let shape = self.shape();
-            let hasher = self.common.hasher.clone();
-            let (account, rows) = (&self.account, self.common.segment_rows);
-            let mut partition = Box::new(Partition::new(id, &shape, account, hasher, rows, &self.lives));
-            let (directories, taken) = (self.directories().read(), self.life.taken.read());
-            partition.start_indexes(&self.every_index(), |index| Shared {
-                taken: taken.get(&index.id).cloned(),
-                directories: directories.get(&index.id).cloned().unwrap_or_default(),
-            });
-            partition
-        })
+        guard.get_or_insert_with(|| self.partition_empty(id))
+    }
+
+    /// A partition without rows, with the region's indexes.
+    pub(crate) fn partition_empty(&self, id: PartitionId) -> Box<Partition> {
+        let mut partition = Box::new(self.partition_alone(id, &self.shape()));
+        let (directories, taken) = (self.directories().read(), self.life.taken.read());
+        partition.start_indexes(&self.every_index(), |index| Shared {
+            taken: taken.get(&index.id).cloned(),
+            directories: directories.get(&index.id).cloned().unwrap_or_default(),
+        });
+        partition
     }
 
     /// A partition that is not part of the region yet, without indexes, whose memory is the region's.

@@ -31,6 +31,9 @@ use crate::sync::{Mutex, MutexGuard};
 /// Parts of the values of an index.
 const STRIPES: usize = 64;
 
+/// Claims that are taken in one hold of their stripes' locks.
+const CLAIMS_AT_ONCE: usize = if cfg!(any(test, shuttle)) { 3 } else { 1024 };
+
 /// The most bytes of values that are kept as they are.
 const EXACT_BYTES: usize = 15;
 
@@ -136,6 +139,28 @@ pub(crate) fn claim(claims: &mut [Claim]) -> Result<Claimed> {
     for ((group, stripe), taken) in groups.iter_mut().zip(&mut guards).zip(&tables) {
         for claim in group.iter_mut() {
             stripe.take(claim, &taken.hasher);
+        }
+    }
+    Ok(Claimed::All)
+}
+
+/// Like [`claim`], under the locks of some stripes at a time: somebody else may find values taken that are given back at once.
+pub(crate) fn claim_in_parts(claims: &mut [Claim]) -> Result<Claimed> {
+    claims.sort_unstable_by_key(|claim| (claim.place(), claim.value));
+    let mut start = 0;
+    while start < claims.len() {
+        let is_same = |left: &Claim, right: &Claim| (left.place(), left.value) == (right.place(), right.value);
+        let mut end = (start + CLAIMS_AT_ONCE).min(claims.len());
+        // Two that want the same value are to be found out together.
+        while end < claims.len() && is_same(&claims[end - 1], &claims[end]) {
+            end += 1;
+        }
+        match claim(&mut claims[start..end]) {
+            Ok(Claimed::All) => start = end,
+            refused => {
+                unclaim(&claims[..start]);
+                return refused;
+            }
         }
     }
     Ok(Claimed::All)

@@ -12,7 +12,7 @@ use crate::memory::Charge;
 use crate::partition::Examined;
 use crate::places::{Clash, Places, taken_error};
 use crate::taken::{Claim, Claimed, claim};
-use crate::writeset::Load;
+use crate::writeset::{Load, Staged};
 
 /// Takes the values of all rows. `ignored` are indexes that the same transaction drops.
 ///
@@ -26,7 +26,7 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
     let mut charges = Vec::new();
     for (number, locked) in locked.iter_mut().enumerate() {
         let staged = locked.staged;
-        if !staged.region().has_checks() {
+        if locked.advance.is_some() || !staged.region().has_checks() {
             continue;
         }
         let indexes = staged.region().every_index();
@@ -55,12 +55,13 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
         Claimed::Twice(number) => (number, true),
     };
     let (locked_number, row) = rows[numbers[number]];
-    Err(locked[locked_number].clash(indexes[number], row, is_own))
+    let Locked { staged, loads, .. } = &locked[locked_number];
+    Err(clash(staged, loads, indexes[number], row, is_own))
 }
 
 /// A row of a commit.
 #[derive(Clone, Copy)]
-enum Written {
+pub(super) enum Written {
     /// Of the rows that were written one by one.
     Row(u32),
     /// One that arrived in bulk: in which load, in which partition of it, and its id there.
@@ -111,27 +112,27 @@ impl Locked<'_> {
         }
         Ok(())
     }
+}
 
-    /// What is said of a row whose value somebody else has.
-    fn clash(&self, index: TableId, row: Written, is_own: bool) -> Failed {
-        let shape = self.staged.shape();
-        let row = match row {
-            Written::Row(row) => Some(self.staged.row(row)),
-            Written::Loaded(load, partition, row) => self.loads[load as usize].row_at(shape, partition, row),
-        };
-        let indexes = self.staged.region().every_index();
-        let clash = indexes.iter().find(|known| known.id == index).and_then(|definition| {
-            let (places, row) = (Places::of(definition, shape)?, row?);
-            let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
-            let values = places.values(&computed, |ordinal| row.get(ordinal));
-            let shown = places.shown(&computed, |ordinal| row.get(ordinal));
-            let error = if self.staged.yields() { self.conflict() } else { taken_error(definition, shape, shown) };
-            let values = values.map(|value| value.to_value()).collect();
-            Some(Clash { index: Arc::clone(definition), values, is_own, error })
-        });
-        match clash {
-            Some(clash) => Failed::Clash(Arc::clone(self.staged.region()), Box::new(clash)),
-            None => Failed::Error(Error::internal("a value is one of an index")),
-        }
+/// What is said of a row whose value somebody else has.
+pub(super) fn clash(staged: &Staged, loads: &[Load], index: TableId, row: Written, is_own: bool) -> Failed {
+    let shape = staged.shape();
+    let row = match row {
+        Written::Row(row) => Some(staged.row(row)),
+        Written::Loaded(load, partition, row) => loads[load as usize].row_at(shape, partition, row),
+    };
+    let indexes = staged.region().every_index();
+    let clash = indexes.iter().find(|known| known.id == index).and_then(|definition| {
+        let (places, row) = (Places::of(definition, shape)?, row?);
+        let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
+        let values = places.values(&computed, |ordinal| row.get(ordinal));
+        let shown = places.shown(&computed, |ordinal| row.get(ordinal));
+        let error = if staged.yields() { staged.conflict() } else { taken_error(definition, shape, shown) };
+        let values = values.map(|value| value.to_value()).collect();
+        Some(Clash { index: Arc::clone(definition), values, is_own, error })
+    });
+    match clash {
+        Some(clash) => Failed::Clash(Arc::clone(staged.region()), Box::new(clash)),
+        None => Failed::Error(Error::internal("a value is one of an index")),
     }
 }

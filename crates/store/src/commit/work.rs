@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result};
 
-use super::{Held, Locked, attended, read_key};
+use super::{Advance, Held, Locked, attended, read_key};
 use crate::life::Expiry;
 use crate::memory::Charge;
 use crate::mutation::Mutation;
@@ -52,7 +52,8 @@ impl Locked<'_> {
     /// Applies the region's rows and lets go of its partitions; many rows are left in the partitions' places, which are let go
     /// at once.
     pub(super) fn apply(self, stamp: Stamp, is_blind: bool) -> Result<Option<Left>> {
-        let Self { staged, rows, starts, guards, loads, charge, .. } = self;
+        let Self { staged, rows, starts, guards, loads, advance, charge, .. } = self;
+        advance.into_iter().for_each(Advance::keep);
         let loaded_rows = loads.iter().map(|load| load.row_count()).sum::<usize>();
         let is_left = staged.truncates() || rows.len() + loaded_rows > ROWS_AT_ONCE;
         let attention = staged.region().attention();

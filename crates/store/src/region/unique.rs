@@ -10,6 +10,7 @@ use ashlar_base::{IndexDef, PartitionId, TableId, Value};
 use super::Region;
 use crate::partition::Partition;
 use crate::places::Clash;
+use crate::sync::MutexGuard;
 use crate::taken::{Fingerprint, Taken};
 
 impl Region {
@@ -82,16 +83,32 @@ impl Region {
             }
             match taken.holder(value) {
                 None => return true,
-                Some(now) if now == partition => return false,
-                Some(now) => partition = now,
+                Some(now) if now != partition => partition = now,
+                Some(_) => {
+                    let row = guard.as_deref().and_then(|stored| stored.find_live(&clash.index, &clash.values));
+                    drop(guard);
+                    if row.is_some() {
+                        return false;
+                    }
+                    // The row is to come with a commit that has not decided yet.
+                    drop(self.claim_alone());
+                    return true;
+                }
             }
         }
     }
 
-    /// Whether the row that has the values of a clash may be about to lose them: its time may have come, or somebody is at work in
-    /// its partition, which is not `own`.
+    /// Takes values before their partitions are locked, as nobody else does meanwhile; held until the rows are there, or the values
+    /// given back. Where several regions' are held, in the order of the tables.
+    pub(crate) fn claim_alone(&self) -> MutexGuard<'_, ()> {
+        self.life.claiming.lock()
+    }
+
+    /// Whether the row that has the values of a clash may be about to lose them: its time may have come, it may not be there
+    /// yet, or somebody is at work in its partition, which is not `own`.
     pub(crate) fn may_lose(&self, clash: &Clash, own: PartitionId) -> bool {
         self.lives().is_on()
+            || self.life.claiming.is_locked()
             || self.taken(clash.index.id).is_some_and(|taken| {
                 let holder = taken.holder(taken.fingerprint(clash.values.iter().map(Value::as_datum)));
                 holder.is_some_and(|holder| holder != own && self.is_busy(holder))

@@ -177,3 +177,72 @@ fn a_load_is_whole_when_its_commit_is_tried_again() {
     }
     assert!(committed > 0, "{failed} failed");
 }
+
+fn batch(store: &Arc<Store>, region: &Arc<Region>, rows: impl Iterator<Item = (i64, i64)>) -> WriteSet {
+    let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+    for (id, v) in rows {
+        writes.insert(region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+    }
+    writes
+}
+
+/// Values that a commit has taken before it had a lock, and that no row will have.
+#[test]
+fn a_commit_that_fails_gives_back_what_it_has_taken_in_advance() {
+    let store = store(8, 8);
+    let region = table(&store);
+    region.complete_index(&unique_on_v(100));
+    insert(&region, 1, 1).unwrap();
+    // Somebody else has a value; one is there twice; a key has come meanwhile; a row is locked.
+    let mut taken = batch(&store, &region, (100..120).map(|id| (id, if id == 119 { 1 } else { id })));
+    let mut twice = batch(&store, &region, (100..120).map(|id| (id, id.min(118))));
+    let mut late = batch(&store, &region, (100..120).map(|id| (id, id)));
+    let mut stopped = batch(&store, &region, (200..220).map(|id| (id, id)));
+    insert(&region, 119, 5_000).unwrap();
+    let mut holder = crate::LockHolder::new(&region, 1);
+    assert!(holder.lock(&region, &[Datum::Int8(207)], crate::Strength::Update).unwrap().is_none());
+    for (writes, code) in [
+        (&mut taken, ErrorCode::UniqueViolation),
+        (&mut twice, ErrorCode::UniqueViolation),
+        (&mut late, ErrorCode::UniqueViolation),
+        (&mut stopped, ErrorCode::LockNotAvailable),
+    ] {
+        assert_eq!(store.commit(writes).unwrap_err().code(), code);
+        assert_eq!(region.row_count(), 2);
+        region.check();
+    }
+    drop(holder);
+    store.commit(&mut stopped).unwrap();
+    assert_eq!(region.row_count(), 22);
+    region.check();
+    assert_eq!(insert(&region, 9_999, 210).unwrap_err().code(), ErrorCode::UniqueViolation);
+}
+
+/// Whoever meets such a value waits for the commit to decide.
+#[test]
+fn a_value_that_is_given_back_is_refused_to_nobody() {
+    for round in 0..100i64 {
+        let store = store(8, 16);
+        let region = table(&store);
+        region.complete_index(&unique_on_v(100));
+        let mut writes = batch(&store, &region, (0..200).map(|id| (id, id)));
+        // It fails for its last key.
+        insert(&region, 199, 100_000).unwrap();
+        std::thread::scope(|scope| {
+            let committing = scope.spawn(|| store.commit(&mut writes).unwrap_err().code());
+            for v in (0..199).rev() {
+                if v % 2 == round % 2 {
+                    insert(&region, 1_000 + v, v).unwrap();
+                } else {
+                    let row = [Datum::Int8(1_000 + v), Datum::Int8(v)];
+                    let mut one = WriteSet::new();
+                    one.insert(&region, 1, &store.snapshot(), &row).unwrap();
+                    store.commit(&mut one).unwrap();
+                }
+            }
+            assert_eq!(committing.join().unwrap(), ErrorCode::UniqueViolation);
+        });
+        assert_eq!(region.row_count(), 200);
+        region.check();
+    }
+}
