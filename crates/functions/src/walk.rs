@@ -25,6 +25,25 @@ pub fn visit_mut<V: VisitorMut>(node: &mut impl Root, visitor: &mut V) -> Contro
     keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
+/// A result as visitors have it.
+pub fn flow<E>(result: Result<(), E>) -> ControlFlow<E> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// How a walk has ended, as a result.
+///
+/// # Errors
+/// What it was broken off with.
+pub fn outcome<E>(end: ControlFlow<E>) -> Result<(), E> {
+    match end {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
 /// A kind of node that walks begin at. Its functions are not generic, so that the walk is compiled here, while the
 /// engine is, and not in the crates that call it.
 pub trait Root {

@@ -25,10 +25,8 @@ use super::sources::{Part, Source, Sources};
 /// 42702
 pub(super) fn check(planner: &Planner<'_>, query: &Query) -> Result<()> {
     let is_nested = queries_in(query) > 1;
-    match walk::visit(query, &mut Check { sources: Sources::new(planner), is_nested, queries: 0, levels: Vec::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let mut check = Check { sources: Sources::new(planner), is_nested, queries: 0, levels: Vec::new() };
+    walk::outcome(walk::visit(query, &mut check))
 }
 
 /// How many queries there are in a part of a statement, itself among them.

@@ -57,10 +57,7 @@ pub(super) fn hide(catalog: &CatalogState, own: Option<&str>, query: &mut Query)
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
             let names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
             self.with.extend(names);
-            match self.each_select(query.body.as_mut()) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+            walk::flow(self.each_select(query.body.as_mut()))
         }
     }
     impl Hide<'_> {
@@ -129,10 +126,7 @@ pub(super) fn hide(catalog: &CatalogState, own: Option<&str>, query: &mut Query)
             Ok(())
         }
     }
-    match walk::visit_mut(query, &mut Hide { catalog, own, with: Vec::new() }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Hide { catalog, own, with: Vec::new() }))
 }
 
 /// The name by which a table's columns are meant.

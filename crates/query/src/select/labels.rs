@@ -94,10 +94,7 @@ impl<'s, 'a, 'b> Labels<'s, 'a, 'b> {
             }
             ControlFlow::Continue(())
         });
-        match told {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        }
+        walk::outcome(told)
     }
 
     /// The column of a name that is a label too.

@@ -9,6 +9,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, TableAlias, TableFactor,
@@ -33,10 +34,8 @@ const OWN_MARK: char = '\u{1}';
 /// the name behind an alias that means no table of FROM.
 pub(super) fn settle(query: &mut Query) -> Result<bool> {
     let mut references = References::default();
-    match levels::visit(query, &mut references) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(references.names_rows),
-    }
+    walk::outcome(levels::visit(query, &mut references))?;
+    Ok(references.names_rows)
 }
 
 /// A table of FROM.
@@ -262,14 +261,6 @@ impl References {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// A result as visitors have it.
-fn flow(result: Result<()>) -> ControlFlow<Error> {
-    match result {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(error),
     }
 }
 

@@ -275,18 +275,12 @@ pub(super) fn in_each_query(
         type Break = Error;
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
             self.0.enter(query);
-            match (self.1)(&self.0, query) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+            walk::flow((self.1)(&self.0, query))
         }
         fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
             self.0.leave();
             ControlFlow::Continue(())
         }
     }
-    match walk::visit_mut(query, &mut Each(Sources::new(planner), settle)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Each(Sources::new(planner), settle)))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, Result, TableSchema};
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
     SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
@@ -34,10 +35,7 @@ const OBJECTS: [&str; 3] = ["row_to_json", "to_json", "to_jsonb"];
 /// # Errors
 /// 0A000
 pub(super) fn settle(catalog: &CatalogState, query: &mut Query) -> Result<()> {
-    match levels::visit(query, &mut WholeRows { catalog, levels: Levels::default() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(levels::visit(query, &mut WholeRows { catalog, levels: Levels::default() }))
 }
 
 struct WholeRows<'a> {
