@@ -115,6 +115,15 @@ pub(super) fn outputs(body: &SetExpr) -> Option<Vec<Ident>> {
     }
 }
 
+/// The names of columns behind an alias that has others for the first of them.
+pub(super) fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
+    let known = alias.into_iter().flat_map(|alias| &alias.columns);
+    for (name, column) in names.iter_mut().zip(known) {
+        *name = folded(&column.name);
+    }
+    names
+}
+
 fn named(alias: &mut TableAlias, names: Vec<Ident>, what: &str) -> Result<()> {
     let (available, specified) = (names.len(), alias.columns.len());
     if available != specified {

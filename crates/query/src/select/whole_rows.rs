@@ -15,15 +15,15 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
 };
 
-use super::aliases::outputs;
+use super::aliases::{outputs, renamed};
 use super::levels::{self, Levels, Named, Pass};
 use super::lowering::{is_named, strip};
 use super::names::folded;
 use super::recursive::fills;
-use crate::catalog::{CatalogState, Table};
+use crate::catalog::CatalogState;
 use crate::key_plan::single;
 use crate::system_tables;
 
@@ -121,11 +121,7 @@ impl WholeRows<'_> {
         if self.levels.is_with(name) || system_tables::is_known("pg_catalog", name) {
             return None;
         }
-        match self.catalog.table(name)? {
-            Table::Grid(region) => Some(region.schema()),
-            Table::Sharded(table) => Some(Arc::clone(&table.schema)),
-            Table::File(_) => None,
-        }
+        self.catalog.table(name)?.schema()
     }
 
     /// The table of the query's own FROM that a name with a star means.
@@ -242,15 +238,6 @@ fn is_marked(array: &Expr) -> bool {
     let Expr::Function(function) = array else { return false };
     let name = function.name.0.last().and_then(|part| part.as_ident());
     name.is_some_and(|name| name.value.ends_with(NAME_END))
-}
-
-/// The names of columns behind an alias that has others for the first of them.
-fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
-    let known = alias.into_iter().flat_map(|alias| &alias.columns);
-    for (name, column) in names.iter_mut().zip(known) {
-        *name = folded(&column.name);
-    }
-    names
 }
 
 fn are_different(names: &[String]) -> bool {
