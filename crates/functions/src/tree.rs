@@ -7,8 +7,8 @@
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Expr, LogicalPlan};
+use datafusion_expr::utils::{conjunction, merge_schema, split_conjunction_owned};
+use datafusion_expr::{Expr, LogicalPlan, lit};
 
 type Look<'f, N> = &'f mut dyn FnMut(&N) -> Result<TreeNodeRecursion>;
 type Ask<'f, N> = &'f mut dyn FnMut(&N) -> Result<bool>;
@@ -202,6 +202,32 @@ pub fn rewrite_nodes_with_subqueries(
         plan.transform_up_with_subqueries(rewrite).map(|transformed| transformed.data)
     }
     walk(plan, &mut rewrite)
+}
+
+/// Rewrites the conditions that each filter of a plan and of its sub-queries joins by AND, of filters below others first; `rewrite` is told
+/// the columns of the rows too. A filter of which none is another one stays as it is.
+///
+/// # Errors
+/// As `rewrite`'s.
+pub fn rewrite_conjuncts(
+    plan: LogicalPlan,
+    mut rewrite: impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    rewrite_nodes_with_subqueries(plan, |node| {
+        let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
+        let mut is_other = false;
+        let mut conjuncts = Vec::new();
+        for conjunct in split_conjunction_owned(filter.predicate.clone()) {
+            let rewritten = rewrite(conjunct, filter.input.schema())?;
+            is_other |= rewritten.transformed;
+            conjuncts.push(rewritten.data);
+        }
+        if !is_other {
+            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+        }
+        filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
+        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+    })
 }
 
 /// Rewrites the nodes of a plan and of its sub-queries, those above others first: `transform_down_with_subqueries`.

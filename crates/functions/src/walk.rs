@@ -25,6 +25,25 @@ pub fn visit_mut<V: VisitorMut>(node: &mut impl Root, visitor: &mut V) -> Contro
     keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
+/// A result as visitors have it.
+pub fn flow<E>(result: Result<(), E>) -> ControlFlow<E> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// How a walk has ended, as a result.
+///
+/// # Errors
+/// What it was broken off with.
+pub fn outcome<E>(end: ControlFlow<E>) -> Result<(), E> {
+    match end {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
 /// A kind of node that walks begin at. Its functions are not generic, so that the walk is compiled here, while the
 /// engine is, and not in the crates that call it.
 pub trait Root {
@@ -104,6 +123,33 @@ pub fn expressions_mut<B>(node: &mut impl Root, f: impl FnMut(&mut Expr) -> Cont
     visit_mut(node, &mut Expressions(f))
 }
 
+/// Calls `f` with every expression that is not one of a query inside, those inside others first.
+pub fn own_expressions_mut<B>(node: &mut impl Root, f: impl FnMut(&mut Expr) -> ControlFlow<B>) -> ControlFlow<B> {
+    struct Own<F> {
+        f: F,
+        /// Queries around what is looked at.
+        queries: usize,
+    }
+    impl<B, F: FnMut(&mut Expr) -> ControlFlow<B>> VisitorMut for Own<F> {
+        type Break = B;
+
+        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<B> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<B> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<B> {
+            if self.queries == 0 { (self.f)(expr) } else { ControlFlow::Continue(()) }
+        }
+    }
+    visit_mut(node, &mut Own { f, queries: 0 })
+}
+
 /// The one visitor that a walk is made for.
 struct Pointed<'v, V: ?Sized>(&'v mut V);
 
@@ -172,3 +218,50 @@ macro_rules! steps {
 
 steps!(Visitor of Shared);
 steps!(VisitorMut of Exclusive);
+
+#[cfg(test)]
+mod tests {
+    use datafusion_expr::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion_expr::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Expr {
+        Parser::new(&PostgreSqlDialect {}).try_with_sql(text).unwrap().parse_expr().unwrap()
+    }
+
+    #[test]
+    fn own_expressions_are_of_no_query_inside() {
+        let mut expr = parsed("a + (SELECT b FROM t WHERE EXISTS (SELECT c)) * d");
+        let mut seen = Vec::new();
+        let _: ControlFlow<()> = own_expressions(&expr, |expr| {
+            if let Expr::Identifier(name) = expr {
+                seen.push(name.value.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(seen, ["a", "d"]);
+        let _: ControlFlow<()> = own_expressions_mut(&mut expr, |expr| {
+            if let Expr::Identifier(name) = expr {
+                name.value.push('2');
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!(expr.to_string(), "a2 + (SELECT b FROM t WHERE EXISTS (SELECT c)) * d2");
+    }
+
+    #[test]
+    fn what_is_inside_an_expression_is_changed_before_it_and_not_again() {
+        let mut expr = parsed("f(a)");
+        let _: ControlFlow<()> = own_expressions_mut(&mut expr, |expr| {
+            *expr = Expr::Nested(Box::new(expr.clone()));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(expr.to_string(), "(f((a)))");
+        let found = own_expressions_mut(&mut expr, |expr| match expr {
+            Expr::Function(_) => ControlFlow::Break(expr.to_string()),
+            _ => ControlFlow::Continue(()),
+        });
+        assert_eq!(found, ControlFlow::Break("f((a))".to_owned()));
+    }
+}

@@ -60,6 +60,15 @@ impl Table {
             Self::Sharded(table) => table.schema.id,
         }
     }
+
+    /// Its shape; `None` for files, which say themselves what they have.
+    pub(crate) fn schema(&self) -> Option<Arc<TableSchema>> {
+        match self {
+            Self::Grid(region) => Some(region.schema()),
+            Self::Sharded(table) => Some(Arc::clone(&table.schema)),
+            Self::File(_) => None,
+        }
+    }
 }
 
 /// One picture of the catalog.

@@ -58,6 +58,7 @@ mod grouping;
 mod joins;
 mod labels;
 mod lateral;
+mod levels;
 mod limits;
 mod lowering;
 pub mod names;

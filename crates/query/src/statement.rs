@@ -455,8 +455,14 @@ impl Statement {
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
             NodeEnum::InsertStmt(node) => changes::insert(engine, catalog, parsed, node, declared),
-            NodeEnum::UpdateStmt(node) => changes::update(engine, catalog, parsed, node, declared),
-            NodeEnum::DeleteStmt(node) => changes::delete(engine, catalog, parsed, node, declared),
+            NodeEnum::UpdateStmt(node) => {
+                let (with, target) = (node.with_clause.as_ref(), node.relation.as_ref());
+                changes::change(engine, catalog, parsed, with, target, declared)
+            }
+            NodeEnum::DeleteStmt(node) => {
+                let (with, target) = (node.with_clause.as_ref(), node.relation.as_ref());
+                changes::change(engine, catalog, parsed, with, target, declared)
+            }
             NodeEnum::CreateStmt(node) if node.access_method == crate::sharded::ddl::ACCESS_METHOD => {
                 let ddl = Ddl::CreateSharded(Box::new(node.clone()), parsed.text.clone());
                 Ok(make(Kind::Ddl(ddl), vec![], None))

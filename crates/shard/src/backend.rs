@@ -497,6 +497,16 @@ impl Backend {
     /// # Errors
     /// 08006
     pub async fn flush(&mut self) -> Result<()> {
+        while !self.send_some()? {
+            if let Err(error) = scope(&WRITE, self.stream.writable()).await {
+                return Err(self.lost(&error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much of what is queued as the kernel takes now; whether that was all.
+    fn send_some(&mut self) -> Result<bool> {
         let mut sent = 0;
         while sent < self.outbox.len() {
             match self.stream.try_write(&self.outbox[sent..]) {
@@ -505,18 +515,16 @@ impl Backend {
                     sent += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // What the kernel has must not be sent again by whoever flushes after this future was dropped.
-                    self.outbox.drain(..std::mem::take(&mut sent));
-                    if let Err(error) = scope(&WRITE, self.stream.writable()).await {
-                        return Err(self.lost(&error));
-                    }
+                    // What the kernel has must not be sent again by whoever goes on, this future or another one when it was dropped.
+                    self.outbox.drain(..sent);
+                    return Ok(false);
                 }
                 Err(error) => return Err(self.lost(&error)),
             }
         }
         self.outbox.clear();
         self.outbox.shrink_to(KEEP_BYTES);
-        Ok(())
+        Ok(true)
     }
 
     /// What stops a statement of this connection from outside.

@@ -1,6 +1,5 @@
 //! The plan node.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DataFusionError, Result, internal_err};
-use datafusion_common_runtime::{JoinSet, SpawnedTask};
+use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -30,14 +29,13 @@ use datafusion_physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::partition::Files;
-use super::run::{Left, Run, shared};
+use super::run::{Left, Run};
 use super::spec::Spec;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
-use crate::outputs::{Ended, and_then};
+use crate::outputs::{Begun, Started, and_then, ready};
 
 /// Aggregation over groups in one stage: see `aggregate`.
 pub struct HashAggregateExec {
@@ -55,18 +53,8 @@ struct Shared {
     /// What it asks of its input where each stream of that is aggregated by itself, and comes out of the output with its number; `None` where
     /// all streams come together, and groups come out of any output.
     by_stream: Option<InputDistributionRequirements>,
-    /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
-    started: Mutex<BTreeMap<usize, Started>>,
-    ended: Ended,
-}
-
-/// What has come of the input: nothing yet, what is to be given out, or an error.
-type Outcome = Option<Result<Arc<Left>, Arc<DataFusionError>>>;
-
-struct Started {
-    outcome: watch::Receiver<Outcome>,
-    /// Ends when the plan is gone, or nobody wants an output any more that it is for.
-    _task: SpawnedTask<()>,
+    /// What is made of the input: of each stream for its output, or of all that come together.
+    begun: Begun<Left>,
 }
 
 impl HashAggregateExec {
@@ -110,36 +98,17 @@ impl Shared {
         secret: Option<Secret>,
         by_stream: Option<InputDistributionRequirements>,
     ) -> Self {
-        let metrics = ExecutionPlanMetricsSet::new();
-        let (started, ended) = (Mutex::new(BTreeMap::new()), Ended::default());
-        Self { input, spec, metrics, secret, by_stream, started, ended }
+        let (metrics, begun) = (ExecutionPlanMetricsSet::new(), Begun::new(by_stream.is_some()));
+        Self { input, spec, metrics, secret, by_stream, begun }
     }
 
-    /// One of so many outputs has ended, or nobody wants it any more: with it goes what no other one wants, and with the last one what they
-    /// share.
-    fn end(&self, output: usize, outputs: usize) {
-        let gone: BTreeMap<usize, Started> = if self.by_stream.is_some() {
-            self.started.lock().remove_entry(&output).into_iter().collect()
-        } else if self.ended.note(output, outputs) {
-            std::mem::take(&mut *self.started.lock())
-        } else {
-            return;
-        };
-        // Not under the lock: streams of the input end with it.
-        drop(gone);
-    }
-
-    /// What an output gives out, for which the input begins to be read if nobody has begun.
-    fn outcome(&self, context: &Arc<TaskContext>, output: usize) -> Result<watch::Receiver<Outcome>> {
+    /// Begins to read what an output gives out: its stream of the input, or all of them.
+    fn begin(&self, context: &Arc<TaskContext>, output: usize) -> Result<Started<Left>> {
         let streams = self.input.output_partitioning().partition_count();
         let (part, read, parts) = match self.by_stream {
             Some(_) => (output, output..output + 1, streams.max(1)),
             None => (0, 0..streams, 1),
         };
-        let mut started = self.started.lock();
-        if let Some(started) = started.get(&part) {
-            return Ok(started.outcome.clone());
-        }
         let consumer = MemoryConsumer::new("HashAggregate").with_can_spill(true);
         let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", part);
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
@@ -153,14 +122,7 @@ impl Shared {
             Arc::new(Run::new(Arc::clone(&self.spec), files, self.secret.unwrap_or_else(Secret::random), expected));
         let inputs = read.map(|stream| self.input.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let (sender, outcome) = watch::channel(None);
-        let task = SpawnedTask::spawn(async move {
-            let found = consume(run, inputs).await.map_err(Arc::new);
-            // Nobody may want it any more.
-            let _ = sender.send(Some(found));
-        });
-        started.insert(part, Started { outcome: outcome.clone(), _task: task });
-        Ok(outcome)
+        Ok(Started::new(consume(run, inputs)))
     }
 
     /// The batches of an output.
@@ -169,14 +131,8 @@ impl Shared {
         context: Arc<TaskContext>,
         output: usize,
     ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
-        let mut outcome = self.outcome(&context, output)?;
-        let found = outcome.wait_for(Option::is_some).await;
-        let found = found.map_err(|_| DataFusionError::Internal("an aggregation was given up".to_owned()))?;
-        match found.as_ref() {
-            Some(Ok(left)) => Ok(Arc::clone(left).batches()),
-            Some(Err(error)) => Err(shared(error)),
-            None => internal_err!("an aggregation without an outcome"),
-        }
+        let outcome = self.begun.outcome(output, || self.begin(&context, output))?;
+        Ok(ready(outcome).await?.batches())
     }
 }
 
@@ -266,7 +222,7 @@ impl ExecutionPlan for HashAggregateExec {
             metrics.record_output(batch.num_rows());
         });
         let (shared, outputs) = (Arc::clone(&self.shared), self.properties.output_partitioning().partition_count());
-        let counted = and_then(counted, move || shared.end(stream_partition, outputs));
+        let counted = and_then(counted, move || shared.begun.end(stream_partition, outputs));
         // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
     }

@@ -320,8 +320,3 @@ impl Left {
         Ok(table)
     }
 }
-
-/// Errors are told to every output.
-pub(crate) fn shared(error: &Arc<DataFusionError>) -> DataFusionError {
-    DataFusionError::Shared(Arc::clone(error))
-}

@@ -1,6 +1,5 @@
 //! The plan node.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_common::{DataFusionError, NullEquality, Result, Statistics, internal_err};
-use datafusion_common_runtime::{JoinSet, SpawnedTask};
+use datafusion_common_runtime::JoinSet;
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::PhysicalExpr;
@@ -30,8 +29,6 @@ use datafusion_physical_plan::{
     InputDistributionRequirements, Partitioning, PlanProperties, SpillManager, StatisticsArgs, StatisticsContext,
 };
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::files::Side;
 use super::filter;
@@ -42,7 +39,7 @@ use super::spec::Spec;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 use crate::null_extended::extended_inputs;
-use crate::outputs::{Ended, and_then};
+use crate::outputs::{Begun, Started, and_then, ready};
 
 /// A join by equal keys: see `join`.
 ///
@@ -75,18 +72,8 @@ struct Shared {
     told: Option<Arc<DynamicFilterPhysicalExpr>>,
     /// Whether a stream of the probe side is joined with the one of the build side that has its number, and with no other.
     is_by_stream: bool,
-    /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
-    started: Mutex<BTreeMap<usize, Started>>,
-    ended: Ended,
-}
-
-/// What has come of the build side: nothing yet, a table, or an error.
-type Outcome = Option<Result<Arc<Ready>, Arc<DataFusionError>>>;
-
-struct Started {
-    outcome: watch::Receiver<Outcome>,
-    /// Ends when the plan is gone, or nobody wants an output any more that it is for.
-    _task: SpawnedTask<()>,
+    /// What is made of the build side: of each stream for its output, or of all that come together.
+    begun: Begun<Ready>,
 }
 
 impl UnchainedHashJoinExec {
@@ -129,6 +116,7 @@ impl UnchainedHashJoinExec {
             Place::Anywhere => Arc::new(properties_anywhere(&stock)?),
             Place::Stage => Arc::clone(join.properties()),
         };
+        let is_by_stream = *stock.partition_mode() == PartitionMode::Partitioned;
         let shared = Shared {
             left: Arc::clone(stock.left()),
             right: Arc::clone(stock.right()),
@@ -136,9 +124,8 @@ impl UnchainedHashJoinExec {
             metrics: ExecutionPlanMetricsSet::new(),
             secret,
             told: None,
-            is_by_stream: *stock.partition_mode() == PartitionMode::Partitioned,
-            started: Mutex::new(BTreeMap::new()),
-            ended: Ended::default(),
+            is_by_stream,
+            begun: Begun::new(is_by_stream),
         };
         Ok(Some(Self { stock: Arc::new(stock), place, shared: Arc::new(shared), properties }))
     }
@@ -162,8 +149,7 @@ impl UnchainedHashJoinExec {
             secret: *secret,
             told,
             is_by_stream: *is_by_stream,
-            started: Mutex::new(BTreeMap::new()),
-            ended: Ended::default(),
+            begun: Begun::new(*is_by_stream),
         };
         let (stock, properties) = (Arc::clone(&self.stock), Arc::clone(&self.properties));
         Self { stock, place: self.place, shared: Arc::new(shared), properties }
@@ -196,15 +182,11 @@ fn properties_anywhere(stock: &HashJoinExec) -> Result<PlanProperties> {
 }
 
 impl Shared {
-    /// What comes of the build side for an output; it begins to be read if nobody has begun.
-    fn outcome(&self, context: &Arc<TaskContext>, output: usize) -> Result<watch::Receiver<Outcome>> {
+    /// Begins to read what an output has of the build side: its stream, or all of them.
+    fn begin(&self, context: &Arc<TaskContext>, output: usize) -> Result<Started<Ready>> {
         let streams = self.left.output_partitioning().partition_count();
         let (part, read, parts) =
             if self.is_by_stream { (output, output..output + 1, streams.max(1)) } else { (0, 0..streams, 1) };
-        let mut started = self.started.lock();
-        if let Some(started) = started.get(&part) {
-            return Ok(started.outcome.clone());
-        }
         let consumer = MemoryConsumer::new("HashJoin").with_can_spill(true);
         let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", part);
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
@@ -231,21 +213,16 @@ impl Shared {
         let inputs = read.map(|stream| self.left.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let probes = if self.is_by_stream { 1 } else { self.right.output_partitioning().partition_count() };
-        let (sender, outcome) = watch::channel(None);
         let (spec, told) = (Arc::clone(&self.spec), self.told.clone());
-        let task = SpawnedTask::spawn(async move {
+        Ok(Started::new(async move {
             let ready = consume(run, inputs, probes).await;
             let said = told.map_or(Ok(()), |told| {
                 // Where nothing is known nobody is to wait for it either.
                 let table = ready.as_ref().ok().and_then(Ready::table);
                 filter::publish(&told, &spec, table)
             });
-            let found = ready.and_then(|ready| said.map(|()| Arc::new(ready))).map_err(Arc::new);
-            // Nobody may want it any more.
-            let _ = sender.send(Some(found));
-        });
-        started.insert(part, Started { outcome: outcome.clone(), _task: task });
-        Ok(outcome)
+            ready.and_then(|ready| said.map(|()| Arc::new(ready)))
+        }))
     }
 
     /// The batches of an output.
@@ -255,35 +232,11 @@ impl Shared {
         right: SendableRecordBatchStream,
         output: usize,
     ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
-        let mut outcome = self.outcome(&context, output)?;
-        let found = outcome.wait_for(Option::is_some).await;
-        let found = found.map_err(|_| DataFusionError::Internal("a join was given up".to_owned()))?;
-        let ready = match found.as_ref() {
-            Some(Ok(ready)) => Arc::clone(ready),
-            // Told to every output.
-            Some(Err(error)) => return Err(DataFusionError::Shared(Arc::clone(error))),
-            None => return internal_err!("a join without an outcome"),
-        };
-        drop(found);
-        if self.is_by_stream {
-            // No other output wants it: the table goes with its stream.
-            self.started.lock().remove(&output);
-        }
+        let outcome = self.begun.outcome(output, || self.begin(&context, output))?;
+        let ready = ready(outcome).await?;
+        // The table goes with its stream where no other output wants it.
+        self.begun.let_go(output);
         Ok(batches(ready, right))
-    }
-
-    /// One of so many outputs has ended, or nobody wants it any more: with it goes what no other one wants, and with the last one what they
-    /// share.
-    fn end(&self, output: usize, outputs: usize) {
-        let gone: BTreeMap<usize, Started> = if self.is_by_stream {
-            self.started.lock().remove_entry(&output).into_iter().collect()
-        } else if self.ended.note(output, outputs) {
-            std::mem::take(&mut *self.started.lock())
-        } else {
-            return;
-        };
-        // Not under the lock: streams of the build side end with it.
-        drop(gone);
     }
 }
 
@@ -390,7 +343,7 @@ impl ExecutionPlan for UnchainedHashJoinExec {
             metrics.record_output(batch.num_rows());
         });
         let (shared, outputs) = (Arc::clone(&self.shared), self.properties.output_partitioning().partition_count());
-        let counted = and_then(counted, move || shared.end(stream_partition, outputs));
+        let counted = and_then(counted, move || shared.begun.end(stream_partition, outputs));
         // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
     }

@@ -28,10 +28,7 @@ pub(super) const PART_OF_SET: &str = "part\u{1}";
 /// # Errors
 /// 42P10 for more names than columns, 42601 for a row and a subquery of other columns, 0A000 for such a row with an aggregate.
 pub(super) fn fill(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    match walk::visit_mut(query, &mut Fill { state: planner.state, sources: Sources::new(planner) }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Fill { state: planner.state, sources: Sources::new(planner) }))
 }
 
 struct Fill<'a, 'b> {
@@ -69,10 +66,7 @@ impl VisitorMut for Fill<'_, '_> {
             TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => alias,
             _ => return ControlFlow::Continue(()),
         };
-        match named(alias, names, "table") {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
+        walk::flow(named(alias, names, "table"))
     }
 }
 
@@ -119,6 +113,15 @@ pub(super) fn outputs(body: &SetExpr) -> Option<Vec<Ident>> {
         SetExpr::SetOperation { left, .. } => outputs(left),
         _ => None,
     }
+}
+
+/// The names of columns behind an alias that has others for the first of them.
+pub(super) fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
+    let known = alias.into_iter().flat_map(|alias| &alias.columns);
+    for (name, column) in names.iter_mut().zip(known) {
+        *name = folded(&column.name);
+    }
+    names
 }
 
 fn named(alias: &mut TableAlias, names: Vec<Ident>, what: &str) -> Result<()> {

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::Planner;
 use super::joins::{labels_of, merges};
 use super::names::folded;
-use super::sources::{Source, Sources};
+use super::sources::{Part, Source, Sources};
 
 /// Looks at a query and the queries inside it.
 ///
@@ -25,10 +25,8 @@ use super::sources::{Source, Sources};
 /// 42702
 pub(super) fn check(planner: &Planner<'_>, query: &Query) -> Result<()> {
     let is_nested = queries_in(query) > 1;
-    match walk::visit(query, &mut Check { sources: Sources::new(planner), is_nested, queries: 0, levels: Vec::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let mut check = Check { sources: Sources::new(planner), is_nested, queries: 0, levels: Vec::new() };
+    walk::outcome(walk::visit(query, &mut check))
 }
 
 /// How many queries there are in a part of a statement, itself among them.
@@ -228,62 +226,29 @@ impl Check<'_, '_> {
         is_said: bool,
         parts: &mut Vec<(usize, Vec<Source>)>,
     ) -> Option<Vec<Source>> {
-        let mut columns = Vec::new();
-        for (number, table) in from.iter().enumerate() {
-            // The query that is planned to know the columns of such an item ends with it: to ask for them there would never end.
-            if !is_said
-                && number + 1 == from.len()
-                && table.joins.is_empty()
-                && matches!(table.relation, TableFactor::Derived { lateral: true, .. })
-            {
-                parts.push((place(&table.relation), columns));
-                return None;
+        let mut note = |part: Part<'_>| match part {
+            Part::Item(factor, before) => {
+                if let TableFactor::Derived { lateral, .. } = factor {
+                    parts.push((place(factor), if *lateral { before.to_vec() } else { Vec::new() }));
+                }
             }
-            let found = self.of_table(table, &from[..number], &columns, parts)?;
-            columns.extend(found);
+            Part::Condition(join, joined) => {
+                if let Some(condition) = condition_of(join) {
+                    parts.push((place(condition), joined.to_vec()));
+                }
+            }
+        };
+        // The query that is planned to know the columns of such an item ends with it: to ask for them there would never end.
+        if !is_said
+            && let Some((last, before)) = from.split_last()
+            && last.joins.is_empty()
+            && matches!(last.relation, TableFactor::Derived { lateral: true, .. })
+        {
+            let columns = self.sources.of_parts(before, &mut note)?;
+            note(Part::Item(&last.relation, &columns));
+            return None;
         }
-        Some(columns)
-    }
-
-    /// `before` are the items that it may read, and `seen` their columns.
-    fn of_table(
-        &self,
-        table: &TableWithJoins,
-        before: &[TableWithJoins],
-        seen: &[Source],
-        parts: &mut Vec<(usize, Vec<Source>)>,
-    ) -> Option<Vec<Source>> {
-        let mut columns = self.of_item(&table.relation, before, seen, parts)?;
-        for (number, join) in table.joins.iter().enumerate() {
-            let mut read = before.to_vec();
-            read.push(TableWithJoins { relation: table.relation.clone(), joins: table.joins[..number].to_vec() });
-            let seen: Vec<Source> = seen.iter().chain(&columns).cloned().collect();
-            let joined = self.of_item(&join.relation, &read, &seen, parts)?;
-            columns.extend(joined);
-            if let Some(condition) = condition_of(&join.join_operator) {
-                parts.push((place(condition), columns.clone()));
-            }
-        }
-        Some(columns)
-    }
-
-    fn of_item(
-        &self,
-        factor: &TableFactor,
-        before: &[TableWithJoins],
-        seen: &[Source],
-        parts: &mut Vec<(usize, Vec<Source>)>,
-    ) -> Option<Vec<Source>> {
-        match factor {
-            TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                return self.of_table(table_with_joins, before, seen, parts);
-            }
-            TableFactor::Derived { lateral, .. } => {
-                parts.push((place(factor), if *lateral { seen.to_vec() } else { Vec::new() }));
-            }
-            _ => {}
-        }
-        self.sources.of_factor(factor, before)
+        self.sources.of_parts(from, &mut note)
     }
 }
 

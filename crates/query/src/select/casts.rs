@@ -123,50 +123,31 @@ impl Known {
 }
 
 fn name_casts(select: &mut Select, order_by: &mut Option<OrderBy>) {
-    let mut naming = Naming { queries: 0 };
     for item in &mut select.projection {
-        let _ = walk::visit_mut(item, &mut naming);
+        let _ = walk::own_expressions_mut(item, name_cast);
     }
-    let _ = walk::visit_mut(&mut select.group_by, &mut naming);
-    let _ = walk::visit_mut(&mut select.having, &mut naming);
+    let _ = walk::own_expressions_mut(&mut select.group_by, name_cast);
+    let _ = walk::own_expressions_mut(&mut select.having, name_cast);
     if let Some(Distinct::On(on)) = &mut select.distinct {
         for expr in on {
-            let _ = walk::visit_mut(expr, &mut naming);
+            let _ = walk::own_expressions_mut(expr, name_cast);
         }
     }
-    let _ = walk::visit_mut(order_by, &mut naming);
+    let _ = walk::own_expressions_mut(order_by, name_cast);
 }
 
-struct Naming {
-    /// Queries inside have groups of their own.
-    queries: usize,
-}
-
-impl VisitorMut for Naming {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.queries += 1;
-        ControlFlow::Continue(())
+/// A cast of a column gets its type into its name; a constant is wanted as one in places.
+fn name_cast(expr: &mut Expr) -> ControlFlow<()> {
+    if let Expr::Cast { expr: inner, data_type, .. } = &*expr
+        && reads_column(inner)
+    {
+        // However it is spelled.
+        let known = sql_type_of(data_type).ok().flatten().map(ast_of);
+        let name = known.as_ref().unwrap_or(data_type).to_string();
+        let cast = std::mem::replace(expr, Expr::value(Value::Null));
+        *expr = call(NAMED_CAST, vec![cast, Expr::value(Value::SingleQuotedString(name))]);
     }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::Cast { expr: inner, data_type, .. } = &*expr else { return ControlFlow::Continue(()) };
-        // A constant is wanted as one in places.
-        if self.queries == 0 && reads_column(inner) {
-            // However it is spelled.
-            let known = sql_type_of(data_type).ok().flatten().map(ast_of);
-            let name = known.as_ref().unwrap_or(data_type).to_string();
-            let cast = std::mem::replace(expr, Expr::value(Value::Null));
-            *expr = call(NAMED_CAST, vec![cast, Expr::value(Value::SingleQuotedString(name))]);
-        }
-        ControlFlow::Continue(())
-    }
+    ControlFlow::Continue(())
 }
 
 fn reads_column(expr: &Expr) -> bool {

@@ -7,12 +7,13 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
-use ashlar_functions::walk;
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, Expr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, Visitor, VisitorMut, WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, Statement, TableFactor, TableWithJoins, Visitor, WildcardAdditionalOptions,
 };
 
+use super::levels::{self, Levels, Named, Pass, called, factors};
 use super::names::folded;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
@@ -47,101 +48,109 @@ pub(super) fn is_named(statement: &Statement) -> bool {
 /// # Errors
 /// 0A000 where nobody could tell which of several tables' columns a star is to leave out.
 pub(super) fn hide(catalog: &CatalogState, own: Option<&str>, query: &mut Query) -> Result<()> {
-    struct Hide<'a> {
-        catalog: &'a CatalogState,
-        own: Option<&'a str>,
-        with: Vec<String>,
-    }
-    impl VisitorMut for Hide<'_> {
-        type Break = Error;
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            let names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
-            self.with.extend(names);
-            match self.each_select(query.body.as_mut()) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
-        }
-    }
-    impl Hide<'_> {
-        fn each_select(&self, body: &mut SetExpr) -> Result<()> {
-            match body {
-                SetExpr::Select(select) => self.hide(select),
-                SetExpr::SetOperation { left, right, .. } => {
-                    self.each_select(left)?;
-                    self.each_select(right)
-                }
-                _ => Ok(()),
-            }
-        }
+    walk::outcome(levels::visit(query, &mut Hide { catalog, own, levels: Levels::default() }))
+}
 
-        /// Whether a table of FROM has the column.
-        fn has_it(&self, table: &TableFactor) -> bool {
-            let TableFactor::Table { name, args: None, .. } = table else { return false };
-            let Some(name) = single(name).filter(|name| !self.with.contains(name)) else { return false };
-            if self.own == Some(name.as_str()) {
-                return true;
-            }
-            let Some(Table::Grid(region)) = self.catalog.table(&name) else { return false };
-            region.schema().column(NAME).is_none()
-        }
+struct Hide<'a> {
+    catalog: &'a CatalogState,
+    own: Option<&'a str>,
+    levels: Levels<Held>,
+}
 
-        fn hide(&self, select: &mut Select) -> Result<()> {
-            let tables = select
-                .from
-                .iter()
-                .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
-            let tables: Vec<&TableFactor> = tables.collect();
-            let count = tables.iter().filter(|table| self.has_it(table)).count();
-            if count == 0 {
-                return Ok(());
-            }
-            let is_natural = select.from.iter().flat_map(|from| &from.joins).any(|join| {
-                matches!(
-                    &join.join_operator,
-                    JoinOperator::Join(JoinConstraint::Natural)
-                        | JoinOperator::Inner(JoinConstraint::Natural)
-                        | JoinOperator::Left(JoinConstraint::Natural)
-                        | JoinOperator::LeftOuter(JoinConstraint::Natural)
-                        | JoinOperator::Right(JoinConstraint::Natural)
-                        | JoinOperator::RightOuter(JoinConstraint::Natural)
-                        | JoinOperator::FullOuter(JoinConstraint::Natural)
-                )
-            });
-            if is_natural {
-                return Err(unsupported("NATURAL JOIN"));
-            }
-            let is_alone = tables.len() == 1;
-            let with_it = tables.iter().filter(|table| self.has_it(table));
-            let qualified: Vec<String> = with_it.filter_map(|table| name_of(table)).collect();
-            for item in &mut select.projection {
-                match item {
-                    SelectItem::Wildcard(options) if is_alone => except(options),
-                    SelectItem::Wildcard(_) => return Err(unsupported("* over several tables")),
-                    SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                        if single(name).is_some_and(|name| qualified.contains(&name)) =>
-                    {
-                        except(options);
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        }
-    }
-    match walk::visit_mut(query, &mut Hide { catalog, own, with: Vec::new() }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
+/// A table of FROM.
+struct Held {
+    /// What it is called; empty where it has no name.
+    name: String,
+    /// Whether it has the column.
+    has_it: bool,
+}
+
+impl Named for Held {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
-/// The name by which a table's columns are meant.
-fn name_of(table: &TableFactor) -> Option<String> {
-    match table {
-        TableFactor::Table { alias: Some(alias), .. } => Some(folded(&alias.name)),
-        TableFactor::Table { name, .. } => single(name),
-        _ => None,
+impl Hide<'_> {
+    fn has_it(&self, table: &TableFactor) -> bool {
+        let TableFactor::Table { name, args: None, .. } = table else { return false };
+        let Some(name) = single(name).filter(|name| !self.levels.is_with(name)) else { return false };
+        if self.own == Some(name.as_str()) {
+            return true;
+        }
+        let Some(Table::Grid(region)) = self.catalog.table(&name) else { return false };
+        region.schema().column(NAME).is_none()
     }
+}
+
+impl Pass for Hide<'_> {
+    type Break = Error;
+    type Table = Held;
+
+    fn levels(&mut self) -> &mut Levels<Held> {
+        &mut self.levels
+    }
+
+    fn tables_of(&self, select: &Select) -> Vec<Held> {
+        let held = |factor: &TableFactor| {
+            let name = called(factor).map(|(name, _)| name).unwrap_or_default();
+            Held { name, has_it: self.has_it(factor) }
+        };
+        factors(&select.from).into_iter().map(held).collect()
+    }
+
+    fn select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        flow(leave_out(self.levels.own(), select))
+    }
+
+    fn expression(&mut self, _: &mut Expr) -> ControlFlow<Error> {
+        ControlFlow::Continue(())
+    }
+}
+
+fn leave_out(tables: &[Held], select: &mut Select) -> Result<()> {
+    if !tables.iter().any(|table| table.has_it) {
+        return Ok(());
+    }
+    if select.from.iter().any(is_natural) {
+        return Err(unsupported("NATURAL JOIN"));
+    }
+    let has_it = |name: String| tables.iter().any(|table| table.has_it && table.name == name);
+    for item in &mut select.projection {
+        match item {
+            SelectItem::Wildcard(options) if tables.len() == 1 => except(options),
+            SelectItem::Wildcard(_) => return Err(unsupported("* over several tables")),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+                if single(name).is_some_and(has_it) =>
+            {
+                except(options);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether columns of a name are merged, of which this is one.
+fn is_natural(table: &TableWithJoins) -> bool {
+    let is_inside = |factor: &TableFactor| match factor {
+        TableFactor::NestedJoin { table_with_joins, .. } => is_natural(table_with_joins),
+        _ => false,
+    };
+    let is_said = |join: &JoinOperator| {
+        matches!(
+            join,
+            JoinOperator::Join(JoinConstraint::Natural)
+                | JoinOperator::Inner(JoinConstraint::Natural)
+                | JoinOperator::Left(JoinConstraint::Natural)
+                | JoinOperator::LeftOuter(JoinConstraint::Natural)
+                | JoinOperator::Right(JoinConstraint::Natural)
+                | JoinOperator::RightOuter(JoinConstraint::Natural)
+                | JoinOperator::FullOuter(JoinConstraint::Natural)
+        )
+    };
+    is_inside(&table.relation)
+        || table.joins.iter().any(|join| is_said(&join.join_operator) || is_inside(&join.relation))
 }
 
 fn except(options: &mut WildcardAdditionalOptions) {

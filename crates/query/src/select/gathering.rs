@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::Error;
-use ashlar_functions::walk;
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
     Ident, ObjectName, Value,
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::from_functions::{json_type, unnested};
 use super::names::{call, folded};
 use super::rewrite::copies::{Copies, nodes_of};
-use super::rewrite::{flow, refuse};
+use super::rewrite::refuse;
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
 const ROWS: [&str; 8] = [

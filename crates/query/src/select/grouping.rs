@@ -4,20 +4,20 @@
 //! Called by the planner for each query, when the outputs by whose names it is grouped are found.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use ashlar_functions::walk;
 use datafusion::logical_expr::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value as AstValue, Visitor,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, Value as AstValue, Visitor, VisitorMut,
 };
 
 use super::Planner;
+use super::aliases::renamed;
+use super::levels::{factors, with_names};
 use super::names::folded;
 use super::sources::selects;
-use crate::catalog::{CatalogState, Table};
+use crate::catalog::CatalogState;
 use crate::key_plan::single;
 
 /// Adds dependent columns to each GROUP BY of a query, and an aggregate to each HAVING that has no other.
@@ -29,8 +29,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) {
     impl VisitorMut for Groups<'_, '_> {
         type Break = ();
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-            let names = query.with.iter().flat_map(|with| with.cte_tables.iter());
-            self.hidden.push(names.map(|cte| folded(&cte.alias.name)).collect());
+            self.hidden.push(with_names(query));
             let Query { body, order_by, .. } = query;
             for select in selects(body) {
                 if is_grouped(select) {
@@ -128,10 +127,8 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
     if exprs.iter().any(|expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_))) {
         return;
     }
-    let mut tables: Vec<Keyed> = Vec::new();
-    for table in &select.from {
-        tables_of(catalog, hidden, table, &mut tables);
-    }
+    let tables: Vec<Keyed> =
+        factors(&select.from).into_iter().filter_map(|factor| keyed(catalog, hidden, factor)).collect();
     // A bare name belongs to the one table that has such a column.
     let owner = |name: &(Option<String>, String)| match name {
         (Some(alias), column) => {
@@ -187,33 +184,17 @@ struct Keyed {
     key: Vec<usize>,
 }
 
-fn tables_of(catalog: &CatalogState, hidden: &[Vec<String>], table: &TableWithJoins, tables: &mut Vec<Keyed>) {
-    for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
-        match factor {
-            TableFactor::Table { name, alias, args: None, .. } => {
-                let Some(name) = single(name) else { continue };
-                if hidden.iter().any(|names| names.contains(&name)) {
-                    continue;
-                }
-                let schema = match catalog.table(&name) {
-                    Some(Table::Grid(region)) => region.schema(),
-                    Some(Table::Sharded(table)) => Arc::clone(&table.schema),
-                    Some(Table::File(_)) | None => continue,
-                };
-                let mut columns: Vec<String> =
-                    schema.visible_columns().iter().map(|column| column.name.clone()).collect();
-                let renamed = alias.iter().flat_map(|alias| alias.columns.iter());
-                for (column, renamed) in columns.iter_mut().zip(renamed) {
-                    *column = folded(&renamed.name);
-                }
-                let key = if schema.hidden_key { Vec::new() } else { schema.key.clone() };
-                let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
-                tables.push(Keyed { alias, columns, key });
-            }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                tables_of(catalog, hidden, table_with_joins, tables);
-            }
-            _ => {}
-        }
+/// The table that an item of FROM is, where its columns are known here.
+fn keyed(catalog: &CatalogState, hidden: &[Vec<String>], factor: &TableFactor) -> Option<Keyed> {
+    let TableFactor::Table { name, alias, args: None, .. } = factor else { return None };
+    let name = single(name)?;
+    if hidden.iter().any(|names| names.contains(&name)) {
+        return None;
     }
+    let schema = catalog.table(&name)?.schema()?;
+    let columns = schema.visible_columns().iter().map(|column| column.name.clone()).collect();
+    let key = if schema.hidden_key { Vec::new() } else { schema.key.clone() };
+    let columns = renamed(columns, alias.as_ref());
+    let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
+    Some(Keyed { alias, columns, key })
 }

@@ -24,10 +24,7 @@ use crate::key_plan::single;
 /// # Errors
 /// 0A000 where nothing tells which query the name of a merged column is of.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    match walk::visit_mut(query, &mut Expand { sources: Sources::new(planner), refused: None }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Expand { sources: Sources::new(planner), refused: None }))
 }
 
 struct Expand<'a, 'b> {

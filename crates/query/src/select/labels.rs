@@ -11,7 +11,6 @@ use ashlar_functions::error::undefined_column;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    VisitorMut,
 };
 
 use super::Planner;
@@ -83,10 +82,19 @@ impl<'s, 'a, 'b> Labels<'s, 'a, 'b> {
     /// # Errors
     /// As [`tell_apart`].
     pub(super) fn tell_apart(&mut self, expr: &mut Expr, clause: &str) -> Result<()> {
-        match walk::visit_mut(expr, &mut Names { labels: self, clause, queries: 0 }) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        }
+        // Queries inside have names of their own.
+        let told = walk::own_expressions_mut(expr, |expr| {
+            if let Expr::Identifier(name) = &*expr
+                && self.names.contains(&folded(name))
+            {
+                match self.column(name, clause) {
+                    Ok(column) => *expr = column,
+                    Err(error) => return ControlFlow::Break(error),
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        walk::outcome(told)
     }
 
     /// The column of a name that is a label too.
@@ -113,40 +121,6 @@ impl<'s, 'a, 'b> Labels<'s, 'a, 'b> {
             }
             (None, _) => Err(undefined_column(&folded, true)),
         }
-    }
-}
-
-struct Names<'n, 's, 'a, 'b> {
-    labels: &'n mut Labels<'s, 'a, 'b>,
-    clause: &'n str,
-    /// Queries inside the expression have names of their own.
-    queries: usize,
-}
-
-impl VisitorMut for Names<'_, '_, '_, '_> {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.queries += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        if self.queries == 0
-            && let Expr::Identifier(name) = expr
-            && self.labels.names.contains(&folded(name))
-        {
-            match self.labels.column(name, self.clause) {
-                Ok(column) => *expr = column,
-                Err(error) => return ControlFlow::Break(error),
-            }
-        }
-        ControlFlow::Continue(())
     }
 }
 

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::Error;
 use ashlar_functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
+use ashlar_functions::walk::flow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
@@ -18,7 +19,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::dialect::Postgres;
 use super::names::{call, call_of, call_with, folded};
 use super::rewrite::copies::{Copies, nodes_of};
-use super::rewrite::{flow, refuse};
+use super::rewrite::refuse;
 use super::{from_functions, gathering};
 
 /// The schema whose names are found without it.

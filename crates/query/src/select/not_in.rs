@@ -12,43 +12,29 @@ use std::sync::Arc;
 use ashlar_base::Error;
 use ashlar_functions::error::external;
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::tree::{any_node, any_part, rewrite_nodes_with_subqueries, rewrite_parts};
+use ashlar_functions::tree::{any_node, any_part, rewrite_conjuncts, rewrite_parts};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery};
 
 /// Says these conditions as NOT EXISTS.
 pub(super) fn as_not_exists(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut number = 0;
-    rewrite_nodes_with_subqueries(plan, |node| {
-        let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
-        let schema = Arc::clone(filter.input.schema());
-        let mut changed = false;
-        let conjuncts = split_conjunction_owned(filter.predicate.clone()).into_iter().map(|conjunct| {
-            let found = match conjunct {
-                Expr::InSubquery(InSubquery { expr, subquery, negated: true }) => (expr, subquery),
-                Expr::Not(inner) => match *inner {
-                    Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => (expr, subquery),
-                    other => return Ok(Expr::Not(Box::new(other))),
-                },
-                other => return Ok(other),
-            };
-            let (operand, subquery) = found;
-            if is_known_to_join(&operand, &subquery) {
-                return Ok(Expr::InSubquery(InSubquery { expr: operand, subquery, negated: true }));
-            }
-            changed = true;
-            number += 1;
-            none_equal(*operand, subquery, &schema, &format!("not in{NAME_END}{number}"))
-        });
-        let conjuncts = conjuncts.collect::<Result<Vec<Expr>>>()?;
-        if !changed {
-            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    rewrite_conjuncts(plan, |conjunct, schema| {
+        let (operand, subquery) = match conjunct {
+            Expr::InSubquery(InSubquery { expr, subquery, negated: true }) => (expr, subquery),
+            Expr::Not(inner) => match *inner {
+                Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => (expr, subquery),
+                other => return Ok(Transformed::no(Expr::Not(Box::new(other)))),
+            },
+            other => return Ok(Transformed::no(other)),
+        };
+        if is_known_to_join(&operand, &subquery) {
+            return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr: operand, subquery, negated: true })));
         }
-        filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
-        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+        number += 1;
+        none_equal(*operand, subquery, schema, &format!("not in{NAME_END}{number}")).map(Transformed::yes)
     })
 }
 

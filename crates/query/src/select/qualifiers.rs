@@ -10,17 +10,15 @@
 use std::ops::ControlFlow;
 
 use ashlar_functions::names::AROUND;
-use ashlar_functions::walk;
-use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Ident, Query, Select, SelectItem, TableFactor};
 
+use super::levels::{self, Levels, Named, Pass, called, factors};
 use super::names::folded;
 use super::sources::selects;
 
 /// Says of each table of a query around that it is one.
 pub(super) fn settle(query: &mut Query) {
-    let _ = walk::visit_mut(query, &mut Around { levels: Vec::new() });
+    let _ = levels::visit(query, &mut Around { levels: Levels::default() });
 }
 
 /// A table of FROM: what it is called, and the schema that it is said with.
@@ -29,84 +27,49 @@ struct Table {
     schema: Option<Ident>,
 }
 
-/// Tables of the queries that are being looked at, from the outermost. A query has a level for what it is sorted by, and each SELECT of
-/// it one of its own.
-struct Around {
-    levels: Vec<Level>,
+impl Named for Table {
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
-struct Level {
-    tables: Vec<Table>,
-    /// One of its own tables is being looked at, a query that sees none of the others.
-    is_hidden: bool,
+struct Around {
+    levels: Levels<Table>,
 }
 
 impl Around {
     /// What stands before the name of a table of a query around; `None` where it is the query's own, or nobody's.
     fn prefix(&self, table: &Ident) -> Option<Vec<Ident>> {
         let name = folded(table);
-        let (own, around) = self.levels.split_last()?;
-        if own.tables.iter().any(|known| known.name == name) {
+        if self.levels.own_named(&name).is_some() {
             return None;
         }
-        let seen = around.iter().rev().filter(|level| !level.is_hidden);
-        let found = seen.flat_map(|level| &level.tables).find(|known| known.name == name)?;
+        let found = self.levels.seen().find(|known| known.name == name)?;
         let mark = Ident::with_quote('"', AROUND);
         Some(std::iter::once(mark).chain(found.schema.clone()).collect())
     }
-
-    fn enter(&mut self, tables: Vec<Table>) {
-        self.levels.push(Level { tables, is_hidden: false });
-    }
-
-    /// Hides the tables of the SELECT around a query in its FROM, which its query has a level of too, or shows them again.
-    fn hide(&mut self, factor: &TableFactor, is_hidden: bool) {
-        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
-            self.levels.iter_mut().rev().take(2).for_each(|level| level.is_hidden = is_hidden);
-        }
-    }
 }
 
-impl VisitorMut for Around {
+impl Pass for Around {
     type Break = ();
+    type Table = Table;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.enter(match query.body.as_ref() {
-            SetExpr::Select(select) => tables_of(select),
-            _ => Vec::new(),
-        });
-        ControlFlow::Continue(())
+    fn levels(&mut self) -> &mut Levels<Table> {
+        &mut self.levels
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.levels.pop();
-        ControlFlow::Continue(())
+    fn tables_of(&self, select: &Select) -> Vec<Table> {
+        tables_of(select)
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        self.enter(tables_of(select));
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
-        self.levels.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Derived { subquery, .. } = factor {
             label_outer(subquery);
         }
-        self.hide(factor, true);
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        self.hide(factor, false);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn expression(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::CompoundIdentifier(names) => {
                 if let [table, _] = &names[..]
@@ -157,31 +120,6 @@ fn label_outer(query: &mut Query) {
 }
 
 fn tables_of(select: &Select) -> Vec<Table> {
-    let mut tables = Vec::new();
-    for table in &select.from {
-        collect(table, &mut tables);
-    }
-    tables
-}
-
-fn collect(table: &TableWithJoins, tables: &mut Vec<Table>) {
-    for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
-        match factor {
-            TableFactor::Table { alias: Some(alias), .. }
-            | TableFactor::Derived { alias: Some(alias), .. }
-            | TableFactor::Function { alias: Some(alias), .. }
-            | TableFactor::UNNEST { alias: Some(alias), .. }
-            | TableFactor::NestedJoin { alias: Some(alias), .. } => {
-                tables.push(Table { name: folded(&alias.name), schema: None });
-            }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => collect(table_with_joins, tables),
-            TableFactor::Table { name, alias: None, .. } | TableFactor::Function { name, alias: None, .. } => {
-                let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident());
-                if let Some(name) = parts.next() {
-                    tables.push(Table { name: folded(name), schema: parts.next().cloned() });
-                }
-            }
-            _ => {}
-        }
-    }
+    let named = factors(&select.from).into_iter().filter_map(called);
+    named.map(|(name, schema)| Table { name, schema: schema.cloned() }).collect()
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::names::shown_name;
-use ashlar_functions::walk;
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     Cte, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins, VisitorMut,
 };
@@ -17,7 +17,6 @@ use super::Planner;
 use super::aliases::PART_OF_SET;
 use super::grouping::has_aggregate;
 use super::names::folded;
-use super::rewrite::flow;
 use super::scopes::bare;
 use super::sources::names_in;
 use super::with_once::{Reads, read};
@@ -38,10 +37,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
             flow(settle_one(self.0, query))
         }
     }
-    match walk::visit_mut(query, &mut Settle(planner)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Settle(planner)))
 }
 
 fn settle_one(planner: &Planner<'_>, query: &mut Query) -> Result<()> {

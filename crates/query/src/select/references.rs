@@ -9,12 +9,13 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_functions::walk;
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitorMut,
+    SelectItemQualifiedWildcardKind, TableAlias, TableFactor,
 };
 
+use super::levels::{self, Levels, Named, Pass, called, factors};
 use super::names::folded;
 use super::whole_rows::is_row;
 use crate::system_tables;
@@ -33,10 +34,8 @@ const OWN_MARK: char = '\u{1}';
 /// the name behind an alias that means no table of FROM.
 pub(super) fn settle(query: &mut Query) -> Result<bool> {
     let mut references = References::default();
-    match walk::visit_mut(query, &mut references) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(references.names_rows),
-    }
+    walk::outcome(levels::visit(query, &mut references))?;
+    Ok(references.names_rows)
 }
 
 /// A table of FROM.
@@ -49,94 +48,52 @@ struct Table {
     hidden: Option<String>,
 }
 
-impl Table {
-    fn called(alias: &TableAlias) -> Self {
-        Self { name: folded(&alias.name), schema: None, hidden: None }
+impl Named for Table {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
-/// What is in FROM of the queries that are being looked at, from the outermost. A query has a level for what it is sorted by, and each
-/// SELECT of it one of its own.
 #[derive(Default)]
 struct References {
-    levels: Vec<Level>,
-    /// Names of WITH queries of the queries around, a list for each.
-    with: Vec<Vec<String>>,
+    levels: Levels<Table>,
     /// Whether rows of tables may be named.
     names_rows: bool,
-}
-
-#[derive(Default)]
-struct Level {
-    tables: Vec<Table>,
-    /// Whether it is that of a query which is one SELECT.
-    is_of_select: bool,
-    /// One of its own tables is being looked at, a query that sees none of the others.
-    is_hidden: bool,
-}
-
-impl Level {
-    fn has(&self, name: &str) -> bool {
-        self.tables.iter().any(|table| table.name == name)
-    }
 }
 
 impl References {
     /// The schema in which a name without one is found.
     fn schema_of(&self, name: &str) -> &'static str {
-        let is_with = self.with.iter().flatten().any(|known| known == name);
-        if system_tables::is_known(SYSTEM_SCHEMA, name) && !is_with { SYSTEM_SCHEMA } else { USER_SCHEMA }
-    }
-
-    fn tables_of(&self, select: &Select) -> Vec<Table> {
-        let mut tables = Vec::new();
-        for table in &select.from {
-            self.collect(table, &mut tables);
+        if system_tables::is_known(SYSTEM_SCHEMA, name) && !self.levels.is_with(name) {
+            SYSTEM_SCHEMA
+        } else {
+            USER_SCHEMA
         }
-        tables
     }
 
-    fn collect(&self, table: &TableWithJoins, tables: &mut Vec<Table>) {
-        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
-            match factor {
-                TableFactor::Table { name, alias: Some(alias), args: None, .. } => {
-                    let own = name.0.last().and_then(|part| part.as_ident()).map(folded);
-                    let is_target = own.as_ref().is_some_and(|own| own.starts_with(OWN_MARK));
-                    let schema = is_target.then(|| USER_SCHEMA.to_owned());
-                    tables.push(Table { schema, hidden: own.filter(|_| !is_target), ..Table::called(alias) });
+    /// An item of FROM that has a name.
+    fn table_of(&self, factor: &TableFactor) -> Option<Table> {
+        let (name, schema) = called(factor)?;
+        let (schema, hidden) = match factor {
+            TableFactor::Table { name: own, alias: Some(_), args: None, .. } => {
+                let own = own.0.last().and_then(|part| part.as_ident()).map(folded);
+                if own.as_ref().is_some_and(|own| own.starts_with(OWN_MARK)) {
+                    (Some(USER_SCHEMA.to_owned()), None)
+                } else {
+                    (None, own)
                 }
-                TableFactor::Table { alias: Some(alias), .. }
-                | TableFactor::Derived { alias: Some(alias), .. }
-                | TableFactor::Function { alias: Some(alias), .. }
-                | TableFactor::UNNEST { alias: Some(alias), .. }
-                | TableFactor::NestedJoin { alias: Some(alias), .. } => tables.push(Table::called(alias)),
-                TableFactor::NestedJoin { table_with_joins, alias: None } => self.collect(table_with_joins, tables),
-                TableFactor::Table { name, alias: None, .. } | TableFactor::Function { name, alias: None, .. } => {
-                    let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident()).map(folded);
-                    let Some(name) = parts.next() else { continue };
-                    let schema = parts.next().unwrap_or_else(|| self.schema_of(&name).to_owned());
-                    tables.push(Table { name, schema: Some(schema), hidden: None });
-                }
-                _ => {}
             }
-        }
-    }
-
-    /// Hides the tables of the SELECT around a query in its FROM, which its query has a level of too, or shows them again.
-    fn hide(&mut self, factor: &TableFactor, is_hidden: bool) {
-        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
-            self.levels.iter_mut().rev().take(2).for_each(|level| level.is_hidden = is_hidden);
-        }
-    }
-
-    /// The levels that are seen, from the innermost.
-    fn seen(&self) -> impl Iterator<Item = &Level> {
-        self.levels.iter().rev().filter(|level| !level.is_hidden)
+            TableFactor::Table { alias: None, .. } | TableFactor::Function { alias: None, .. } => {
+                (Some(schema.map_or_else(|| self.schema_of(&name).to_owned(), folded)), None)
+            }
+            _ => (None, None),
+        };
+        Some(Table { name, schema, hidden })
     }
 
     /// 42P01 for a name that means no table, which may be the one that an alias hides.
     fn missing(&self, name: &str) -> Error {
-        let hidden = self.seen().flat_map(|level| &level.tables).find(|table| table.hidden.as_deref() == Some(name));
+        let hidden = self.levels.seen().find(|table| table.hidden.as_deref() == Some(name));
         match hidden {
             Some(table) => {
                 let message = format!("invalid reference to FROM-clause entry for table \"{name}\"");
@@ -154,7 +111,7 @@ impl References {
     fn check_schema(&self, schema: &Ident, table: &Ident) -> Result<()> {
         let (schema, name) = (folded(schema), folded(table));
         let mut is_other = false;
-        for found in self.seen().flat_map(|level| &level.tables).filter(|table| table.name == name) {
+        for found in self.levels.seen().filter(|table| table.name == name) {
             if found.schema.as_ref() != Some(&schema) {
                 is_other = true;
             } else if is_other {
@@ -171,8 +128,8 @@ impl References {
     /// Looks at the table before a column's name: 42P01 where an alias hides it, and no other one is called so.
     fn check_table(&self, table: &Ident) -> Result<()> {
         let name = folded(table);
-        let is_hidden = |level: &Level| level.tables.iter().any(|table| table.hidden.as_ref() == Some(&name));
-        if self.levels.iter().any(|level| level.has(&name)) || !self.seen().any(is_hidden) {
+        let is_hidden = |table: &Table| table.hidden.as_ref() == Some(&name);
+        if self.levels.all().any(|table| table.name == name) || !self.levels.seen().any(is_hidden) {
             return Ok(());
         }
         Err(self.missing(&name))
@@ -181,10 +138,10 @@ impl References {
     /// Looks at the table of a star.
     fn check_star(&self, table: &Ident) -> Result<()> {
         let name = folded(table);
-        if self.levels.last().is_some_and(|level| level.has(&name)) {
+        if self.levels.own_named(&name).is_some() {
             return Ok(());
         }
-        if self.seen().any(|level| level.has(&name)) {
+        if self.levels.seen().any(|table| table.name == name) {
             return Err(Error::unsupported(format!("{name}.* of a table of a query around is not supported"))
                 .with_hint("Say the columns."));
         }
@@ -240,8 +197,7 @@ impl References {
             _ => return,
         };
         let known = folded(&table);
-        let is_with = self.with.iter().flatten().any(|with| *with == known);
-        if schema.is_some_and(|schema| schema == self.schema_of(&known)) && !is_with {
+        if schema.is_some_and(|schema| schema == self.schema_of(&known)) && !self.levels.is_with(&known) {
             *name = ObjectName::from(vec![table]);
         } else {
             *alias = Some(TableAlias { explicit: true, name: table, columns: Vec::new(), at: None });
@@ -253,7 +209,10 @@ impl References {
         match expr {
             Expr::QualifiedWildcard(..) => true,
             // Of a function that gives values the name is a value, in queries inside too.
-            Expr::Identifier(name) => self.levels.iter().any(|level| level.has(&folded(name))),
+            Expr::Identifier(name) => {
+                let name = folded(name);
+                self.levels.all().any(|table| table.name == name)
+            }
             Expr::IsNull(row) | Expr::IsNotNull(row) => self.is_table(row),
             Expr::Function(function) => match &function.args {
                 FunctionArguments::List(list) => list.args.iter().any(|arg| match arg {
@@ -270,7 +229,7 @@ impl References {
     fn is_table(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Nested(inner) => self.is_table(inner),
-            Expr::Identifier(name) => self.levels.last().is_some_and(|level| level.has(&folded(name))),
+            Expr::Identifier(name) => self.levels.own_named(&folded(name)).is_some(),
             _ => false,
         }
     }
@@ -305,61 +264,29 @@ impl References {
     }
 }
 
-/// A result as visitors have it.
-fn flow(result: Result<()>) -> ControlFlow<Error> {
-    match result {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(error),
-    }
-}
-
-impl VisitorMut for References {
+impl Pass for References {
     type Break = Error;
+    type Table = Table;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
-        self.with.push(with.collect());
-        let is_of_select = matches!(query.body.as_ref(), SetExpr::Select(_));
-        self.levels.push(Level { is_of_select, ..Level::default() });
-        ControlFlow::Continue(())
+    fn levels(&mut self) -> &mut Levels<Table> {
+        &mut self.levels
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.levels.pop();
-        self.with.pop();
-        ControlFlow::Continue(())
+    fn tables_of(&self, select: &Select) -> Vec<Table> {
+        factors(&select.from).into_iter().filter_map(|factor| self.table_of(factor)).collect()
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let tables = self.tables_of(select);
-        flow(Self::check_names(&tables))?;
-        self.levels.push(Level { tables, ..Level::default() });
+    fn select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        flow(Self::check_names(self.levels.own()))?;
         flow(self.check_stars(&mut select.projection))
     }
 
-    /// What a query is sorted by stands behind its SELECT.
-    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
-        if let Some(level) = self.levels.pop()
-            && let Some(query) = self.levels.last_mut()
-            && query.is_of_select
-        {
-            query.tables = level.tables;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+    fn factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         self.settle_table(factor);
-        self.hide(factor, true);
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        self.hide(factor, false);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+    fn expression(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         self.names_rows = self.names_rows || self.is_about_rows(expr);
         flow(self.settle_expression(expr))
     }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
-use ashlar_functions::walk;
+use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
     Statement, TableFactor, UnaryOperator, Value, VisitorMut,
@@ -24,10 +24,7 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
         Statement::Delete(delete) => row_subqueries::conditions(&mut delete.selection)?,
         _ => {}
     }
-    match walk::visit_mut(statement, &mut Rewrite::default()) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(statement, &mut Rewrite::default()))
 }
 
 pub(super) mod copies;
@@ -52,14 +49,6 @@ struct Rewrite {
 
 pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
-}
-
-/// A result as the visitors have it.
-pub(super) fn flow(result: Result<()>) -> ControlFlow<Error> {
-    match result {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(error),
-    }
 }
 
 /// Puts what an expression stands for in its place, where it stands for something else.

@@ -24,10 +24,7 @@ pub(super) fn rename_hidden(query: &mut Query) -> Result<()> {
         return Ok(());
     }
     let mut renaming = Renaming { outer: Vec::new(), number: 0 };
-    match walk::visit_mut(query, &mut renaming) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut renaming))
 }
 
 fn count_of_with(query: &Query) -> usize {

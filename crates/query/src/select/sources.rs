@@ -13,8 +13,8 @@ use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    Cte, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
-    TableWithJoins, Visitor, VisitorMut, WildcardAdditionalOptions, With,
+    Cte, JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement,
+    TableFactor, TableWithJoins, Visitor, VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use super::Planner;
@@ -38,6 +38,14 @@ type Types = Vec<Option<SqlType>>;
 pub(super) struct Answers {
     columns: HashMap<String, Option<Vec<Source>>>,
     types: HashMap<String, Option<Types>>,
+}
+
+/// A part of FROM, with columns.
+pub(super) enum Part<'p> {
+    /// An item, and the columns of those before it, which it sees where it is LATERAL.
+    Item(&'p TableFactor, &'p [Source]),
+    /// A join, and the columns of what it joins, which its condition sees.
+    Condition(&'p JoinOperator, &'p [Source]),
 }
 
 /// See the module.
@@ -73,27 +81,48 @@ impl<'a, 'b> Sources<'a, 'b> {
 
     /// The columns of all items of a FROM, none of which merges any.
     pub(super) fn of_from(&self, from: &[TableWithJoins]) -> Option<Vec<Source>> {
+        self.of_parts(from, &mut |_: Part<'_>| {})
+    }
+
+    /// The same; `note` is shown the parts of FROM that see other columns than the rest, each before its own are known.
+    pub(super) fn of_parts(&self, from: &[TableWithJoins], note: &mut dyn FnMut(Part<'_>)) -> Option<Vec<Source>> {
         let mut columns = Vec::new();
         for (number, table) in from.iter().enumerate() {
-            self.of_table(table, &from[..number], &mut columns)?;
+            self.of_table(table, &from[..number], &mut columns, note)?;
         }
         Some(columns)
     }
 
-    fn of_table(&self, table: &TableWithJoins, before: &[TableWithJoins], columns: &mut Vec<Source>) -> Option<()> {
-        self.of_item(&table.relation, before, columns)?;
+    /// Adds the columns of a table, and of those that are joined to it, to those before it.
+    fn of_table(
+        &self,
+        table: &TableWithJoins,
+        before: &[TableWithJoins],
+        columns: &mut Vec<Source>,
+        note: &mut dyn FnMut(Part<'_>),
+    ) -> Option<()> {
+        let first = columns.len();
+        self.of_item(&table.relation, before, columns, note)?;
         for (number, join) in table.joins.iter().enumerate() {
             let mut read = before.to_vec();
             read.push(TableWithJoins { relation: table.relation.clone(), joins: table.joins[..number].to_vec() });
-            self.of_item(&join.relation, &read, columns)?;
+            self.of_item(&join.relation, &read, columns, note)?;
+            note(Part::Condition(&join.join_operator, &columns[first..]));
         }
         Some(())
     }
 
-    fn of_item(&self, factor: &TableFactor, before: &[TableWithJoins], columns: &mut Vec<Source>) -> Option<()> {
+    fn of_item(
+        &self,
+        factor: &TableFactor,
+        before: &[TableWithJoins],
+        columns: &mut Vec<Source>,
+        note: &mut dyn FnMut(Part<'_>),
+    ) -> Option<()> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
-            return self.of_table(table_with_joins, before, columns);
+            return self.of_table(table_with_joins, before, columns, note);
         }
+        note(Part::Item(factor, columns));
         columns.extend(self.of_factor(factor, before)?);
         Some(())
     }
@@ -246,18 +275,12 @@ pub(super) fn in_each_query(
         type Break = Error;
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
             self.0.enter(query);
-            match (self.1)(&self.0, query) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+            walk::flow((self.1)(&self.0, query))
         }
         fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
             self.0.leave();
             ControlFlow::Continue(())
         }
     }
-    match walk::visit_mut(query, &mut Each(Sources::new(planner), settle)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Each(Sources::new(planner), settle)))
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::single_row::SINGLE_ROW;
-use ashlar_functions::tree::{any_expression, rewrite_expressions, rewrite_nodes_with_subqueries, rewrite_parts};
+use ashlar_functions::tree::{any_expression, rewrite_conjuncts, rewrite_expressions, rewrite_parts};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr, lit,
     when,
@@ -131,30 +130,17 @@ fn told_from_rows(found: SetComparison, schema: &DFSchema) -> Result<Expr> {
 ///        ELSE false END
 /// ```
 pub(super) fn three_valued(plan: LogicalPlan) -> Result<LogicalPlan> {
-    rewrite_nodes_with_subqueries(plan, |node| {
-        let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
-        let schema = Arc::clone(filter.input.schema());
-        let mut changed = false;
-        let conjuncts = split_conjunction_owned(filter.predicate.clone()).into_iter().map(|conjunct| {
-            // A conjunct by itself drops the row for NULL as for false.
-            if matches!(&conjunct, Expr::InSubquery(_))
-                || matches!(&conjunct, Expr::Not(inner) if matches!(inner.as_ref(), Expr::InSubquery(_)))
-            {
-                return Ok(conjunct);
-            }
-            let replaced = rewrite_parts(conjunct, |expr| match expr {
-                Expr::InSubquery(found) if may_be_null(&found, &schema)? => told_from_null(found).map(Transformed::yes),
-                other => Ok(Transformed::no(other)),
-            })?;
-            changed |= replaced.transformed;
-            Ok(replaced.data)
-        });
-        let conjuncts = conjuncts.collect::<Result<Vec<Expr>>>()?;
-        if !changed {
-            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    rewrite_conjuncts(plan, |conjunct, schema| {
+        // A conjunct by itself drops the row for NULL as for false.
+        if matches!(&conjunct, Expr::InSubquery(_))
+            || matches!(&conjunct, Expr::Not(inner) if matches!(inner.as_ref(), Expr::InSubquery(_)))
+        {
+            return Ok(Transformed::no(conjunct));
         }
-        filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
-        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+        rewrite_parts(conjunct, |expr| match expr {
+            Expr::InSubquery(found) if may_be_null(&found, schema)? => told_from_null(found).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })
     })
 }
 

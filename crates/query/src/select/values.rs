@@ -23,10 +23,7 @@ use crate::parameters::number_of;
 /// # Errors
 /// 42804 where the rows' types do not go together, 42601 for rows of different lengths.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
-    match walk::visit_mut(query, &mut Settle { planner, declared }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit_mut(query, &mut Settle { planner, declared }))
 }
 
 struct Settle<'a, 'b> {
@@ -40,10 +37,7 @@ impl VisitorMut for Settle<'_, '_> {
 
     // A list inside a cell of another comes first: the cell's type follows from it.
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        match self.body(&mut query.body) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
+        walk::flow(self.body(&mut query.body))
     }
 }
 

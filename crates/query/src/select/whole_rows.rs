@@ -15,14 +15,15 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, Value,
 };
 
-use super::aliases::outputs;
+use super::aliases::{outputs, renamed};
+use super::levels::{self, Levels, Named, Pass};
 use super::lowering::{is_named, strip};
 use super::names::folded;
 use super::recursive::fills;
-use crate::catalog::{CatalogState, Table};
+use crate::catalog::CatalogState;
 use crate::key_plan::single;
 use crate::system_tables;
 
@@ -34,25 +35,12 @@ const OBJECTS: [&str; 3] = ["row_to_json", "to_json", "to_jsonb"];
 /// # Errors
 /// 0A000
 pub(super) fn settle(catalog: &CatalogState, query: &mut Query) -> Result<()> {
-    match walk::visit_mut(query, &mut WholeRows { catalog, with: Vec::new(), levels: Vec::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(levels::visit(query, &mut WholeRows { catalog, levels: Levels::default() }))
 }
 
 struct WholeRows<'a> {
     catalog: &'a CatalogState,
-    /// Names of WITH queries of the queries around, a list for each.
-    with: Vec<Vec<String>>,
-    /// From the outermost: a query has a level for what it is sorted by, and each SELECT of it one of its own.
-    levels: Vec<Level>,
-}
-
-/// What is in FROM.
-struct Level {
-    tables: Vec<Rows>,
-    /// Whether it is that of a query which is one SELECT.
-    is_of_select: bool,
+    levels: Levels<Rows>,
 }
 
 /// A table of FROM.
@@ -76,15 +64,13 @@ impl Rows {
     }
 }
 
-impl WholeRows<'_> {
-    fn tables_of(&self, select: &Select) -> Vec<Rows> {
-        let mut tables = Vec::new();
-        for table in &select.from {
-            self.collect(table, &mut tables);
-        }
-        tables
+impl Named for Rows {
+    fn name(&self) -> &str {
+        &self.name
     }
+}
 
+impl WholeRows<'_> {
     fn collect(&self, table: &TableWithJoins, tables: &mut Vec<Rows>) {
         let first = tables.len();
         self.add(&table.relation, tables);
@@ -132,40 +118,34 @@ impl WholeRows<'_> {
 
     /// The schema of a user's table that is no file.
     fn schema_of(&self, name: &str) -> Option<Arc<TableSchema>> {
-        let is_with = self.with.iter().flatten().any(|with| with == name);
-        if is_with || system_tables::is_known("pg_catalog", name) {
+        if self.levels.is_with(name) || system_tables::is_known("pg_catalog", name) {
             return None;
         }
-        match self.catalog.table(name)? {
-            Table::Grid(region) => Some(region.schema()),
-            Table::Sharded(table) => Some(Arc::clone(&table.schema)),
-            Table::File(_) => None,
-        }
+        self.catalog.table(name)?.schema()
     }
 
     /// The table of the query's own FROM that a name with a star means.
     fn starred(&self, name: &ObjectName) -> Option<&Rows> {
-        let name = single(name)?;
-        self.levels.last()?.tables.iter().find(|table| table.name == name)
+        self.levels.own_named(&single(name)?)
+    }
+
+    /// Whether a name by itself may be a column, of a query around too.
+    fn may_be_column(&self, name: &str) -> bool {
+        let has_it = |columns: &Vec<String>| columns.iter().any(|column| column == name);
+        self.levels.all().any(|table| table.columns.as_ref().is_none_or(has_it))
     }
 
     /// The table of the query's own FROM whose rows a name by itself means; `None` where it may be a column, of a query around too.
     fn named(&self, name: &Ident) -> Option<&Rows> {
         let name = folded(name);
-        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
-        if self.levels.iter().flat_map(|level| &level.tables).any(is_column) {
-            return None;
-        }
-        self.levels.last()?.tables.iter().find(|table| table.name == name)
+        if self.may_be_column(&name) { None } else { self.levels.own_named(&name) }
     }
 
     /// The column that a name by itself means which is that of a function in FROM that gives values, such as `jsonb_array_elements`.
     fn value_named(&self, name: &Ident) -> Option<Expr> {
         let name = folded(name);
-        let mut tables = self.levels.iter().rev().flat_map(|level| &level.tables);
-        let found = tables.find(|table| table.name == name)?;
-        let is_column = |table: &Rows| table.columns.as_ref().is_none_or(|columns| columns.contains(&name));
-        if self.levels.iter().flat_map(|level| &level.tables).any(is_column) {
+        let found = self.levels.all().find(|table| table.name == name)?;
+        if self.may_be_column(&name) {
             return None;
         }
         Some(column_of(&found.name, found.value.as_ref()?))
@@ -260,15 +240,6 @@ fn is_marked(array: &Expr) -> bool {
     name.is_some_and(|name| name.value.ends_with(NAME_END))
 }
 
-/// The names of columns behind an alias that has others for the first of them.
-fn renamed(mut names: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
-    let known = alias.into_iter().flat_map(|alias| &alias.columns);
-    for (name, column) in names.iter_mut().zip(known) {
-        *name = folded(&column.name);
-    }
-    names
-}
-
 fn are_different(names: &[String]) -> bool {
     let mut known = HashSet::new();
     names.iter().all(|name| known.insert(name))
@@ -294,25 +265,23 @@ pub(super) fn is_row(arg: &FunctionArg) -> bool {
     matches!(arg, FunctionArgExpr::QualifiedWildcard(_))
 }
 
-impl VisitorMut for WholeRows<'_> {
+impl Pass for WholeRows<'_> {
     type Break = Error;
+    type Table = Rows;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let with = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
-        self.with.push(with.collect());
-        let is_of_select = matches!(query.body.as_ref(), SetExpr::Select(_));
-        self.levels.push(Level { tables: Vec::new(), is_of_select });
-        ControlFlow::Continue(())
+    fn levels(&mut self) -> &mut Levels<Rows> {
+        &mut self.levels
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-        self.levels.pop();
-        self.with.pop();
-        ControlFlow::Continue(())
+    fn tables_of(&self, select: &Select) -> Vec<Rows> {
+        let mut tables = Vec::new();
+        for table in &select.from {
+            self.collect(table, &mut tables);
+        }
+        tables
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        self.levels.push(Level { tables: self.tables_of(select), is_of_select: false });
+    fn select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         // The column that such a name stands for is called otherwise.
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
@@ -324,18 +293,7 @@ impl VisitorMut for WholeRows<'_> {
         ControlFlow::Continue(())
     }
 
-    /// What a query is sorted by stands behind its SELECT.
-    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
-        if let Some(level) = self.levels.pop()
-            && let Some(query) = self.levels.last_mut()
-            && query.is_of_select
-        {
-            query.tables = level.tables;
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+    fn expression(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let tested = match &*expr {
             Expr::IsNull(row) => self.tested(row, false),
             Expr::IsNotNull(row) => self.tested(row, true),

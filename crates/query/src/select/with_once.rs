@@ -21,10 +21,7 @@ use crate::key_plan::single;
 /// # Errors
 /// 0A000
 pub(super) fn check(state: &SessionState, query: &Query) -> Result<()> {
-    match walk::visit(query, &mut Check { state, changing: HashSet::new() }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk::outcome(walk::visit(query, &mut Check { state, changing: HashSet::new() }))
 }
 
 struct Check<'s> {

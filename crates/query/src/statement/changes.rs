@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{DeleteStmt, InsertStmt, OverridingKind, UpdateStmt};
+use pg_query::protobuf::{InsertStmt, OverridingKind, RangeVar, WithClause};
 
 use super::{Kind, Statement, check_with, statement_text};
 use crate::catalog::CatalogState;
-use crate::dml::{DeletePlan, InsertPlan, ShardChangePlan, SpreadPlan, UpdatePlan, arbiters, split_with};
+use crate::dml::{DeletePlan, InsertPlan, Returning, ShardChangePlan, SpreadPlan, UpdatePlan, arbiters, split_with};
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
 use crate::key_plan::{self, computed};
@@ -57,19 +57,20 @@ pub(super) fn insert(
     Ok(Statement::of_kind(engine, catalog, parsed, Kind::Insert(Box::new(plan)), types, columns))
 }
 
-/// Plans an UPDATE.
+/// Plans an UPDATE or a DELETE: `with` is what stands before it, and `target` the table that it is about.
 ///
 /// # Errors
 /// What planning finds.
-pub(super) fn update(
+pub(super) fn change(
     engine: &Engine,
     catalog: &Arc<CatalogState>,
     parsed: &ParsedStatement,
-    node: &UpdateStmt,
+    with: Option<&WithClause>,
+    target: Option<&RangeVar>,
     declared: &[u32],
 ) -> Result<Statement> {
-    check_with(node.with_clause.as_ref())?;
-    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
+    check_with(with)?;
+    if let Some(table) = written_to(catalog, target) {
         return of_shards(engine, catalog, parsed, table, declared);
     }
     let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
@@ -78,51 +79,25 @@ pub(super) fn update(
     {
         return Ok(Statement::of_key(catalog, &parsed.text, plan));
     }
-    let (with, AstStatement::Update(update)) = split_with(found.statement) else {
-        return Err(Error::internal("an UPDATE is parsed as one"));
-    };
-    let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
-    let types = found.subqueries.parameter_types(&plan.select)?;
-    plan.locked = found.subqueries;
-    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-    let kind = match computed::of_update(engine, &plan) {
-        Some(plan) => Kind::Key(Box::new(plan)),
-        None => Kind::Update(Box::new(plan)),
-    };
-    Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
-}
-
-/// Plans a DELETE.
-///
-/// # Errors
-/// What planning finds.
-pub(super) fn delete(
-    engine: &Engine,
-    catalog: &Arc<CatalogState>,
-    parsed: &ParsedStatement,
-    node: &DeleteStmt,
-    declared: &[u32],
-) -> Result<Statement> {
-    check_with(node.with_clause.as_ref())?;
-    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
-        return of_shards(engine, catalog, parsed, table, declared);
-    }
-    let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
-    if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
-        && found.subqueries.is_empty()
-    {
-        return Ok(Statement::of_key(catalog, &parsed.text, plan));
-    }
-    let (with, AstStatement::Delete(delete)) = split_with(found.statement) else {
-        return Err(Error::internal("a DELETE is parsed as one"));
-    };
-    let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
-    let types = found.subqueries.parameter_types(&plan.select)?;
-    plan.locked = found.subqueries;
-    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-    let kind = match computed::of_delete(engine, &plan) {
-        Some(plan) => Kind::Key(Box::new(plan)),
-        None => Kind::Delete(Box::new(plan)),
+    let columns_of = |returning: &Option<Returning>| returning.as_ref().map(|known| Arc::clone(&known.columns));
+    let (kind, types, columns) = match split_with(found.statement) {
+        (with, AstStatement::Update(update)) => {
+            let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
+            let types = found.subqueries.parameter_types(&plan.select)?;
+            plan.locked = found.subqueries;
+            let columns = columns_of(&plan.returning);
+            let of_key = computed::of_update(engine, &plan).map(|plan| Kind::Key(Box::new(plan)));
+            (of_key.unwrap_or_else(|| Kind::Update(Box::new(plan))), types, columns)
+        }
+        (with, AstStatement::Delete(delete)) => {
+            let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
+            let types = found.subqueries.parameter_types(&plan.select)?;
+            plan.locked = found.subqueries;
+            let columns = columns_of(&plan.returning);
+            let of_key = computed::of_delete(engine, &plan).map(|plan| Kind::Key(Box::new(plan)));
+            (of_key.unwrap_or_else(|| Kind::Delete(Box::new(plan))), types, columns)
+        }
+        _ => return Err(Error::internal("an UPDATE or a DELETE is parsed as one")),
     };
     Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
 }

@@ -9,7 +9,7 @@ use ashlar_base::scope::scope;
 use ashlar_base::{Error, Result};
 use ashlar_protocol::pg::client;
 
-use super::{Backend, Ended, KEEP_BYTES, Nothing, WRITE};
+use super::{Backend, Ended, Nothing, WRITE};
 
 /// Read at once of what a shard says in the middle of a COPY.
 const HEARD_BYTES: usize = 1024;
@@ -51,27 +51,13 @@ impl Backend {
     /// What the shard says against what it was sent before, and then it takes no more of it; 08006 where it is gone.
     pub async fn send_copy(&mut self) -> Result<()> {
         let mut failure = None;
-        let mut sent = 0;
-        while sent < self.outbox.len() {
-            match self.stream.try_write(&self.outbox[sent..]) {
-                Ok(count) => {
-                    self.is_sent = true;
-                    sent += count;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // As in `flush`: nothing is sent twice by whoever goes on after this future was dropped.
-                    self.outbox.drain(..std::mem::take(&mut sent));
-                    match scope(&WRITE, self.stream.ready()).await {
-                        Ok(ready) if ready.is_readable() => self.hear(&mut failure).await?,
-                        Ok(_) => {}
-                        Err(error) => return Err(self.lost(&error)),
-                    }
-                }
+        while !self.send_some()? {
+            match scope(&WRITE, self.stream.ready()).await {
+                Ok(ready) if ready.is_readable() => self.hear(&mut failure).await?,
+                Ok(_) => {}
                 Err(error) => return Err(self.lost(&error)),
             }
         }
-        self.outbox.clear();
-        self.outbox.shrink_to(KEEP_BYTES);
         self.hear(&mut failure).await?;
         failure.map_or(Ok(()), Err)
     }

@@ -117,10 +117,7 @@ impl VisitorMut for Typing<'_, '_> {
 
 impl Typing<'_, '_> {
     fn inner(&mut self, query: &mut Query) -> Result<()> {
-        match walk::visit_mut(query, self) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        }
+        walk::outcome(walk::visit_mut(query, self))
     }
 
     fn with(&mut self, with: With) -> Result<With> {
