@@ -61,6 +61,9 @@ struct Held<'a> {
     spares: Option<Spares>,
 }
 
+/// What was done for a region before any lock was held.
+type Before<'a> = (Ahead, Option<Advance<'a>>);
+
 /// Why nothing was committed.
 enum Failed {
     /// Somebody else has locked a row.
@@ -131,11 +134,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
 }
 
 /// Does what can be done before any lock is held, by region.
-fn prepare<'a>(
-    staged: &'a [Arc<Staged>],
-    loads: &[Vec<Load>],
-    ignored: &[TableId],
-) -> Result<Vec<(Ahead, Option<Advance<'a>>)>, Failed> {
+fn prepare<'a>(staged: &'a [Arc<Staged>], loads: &[Vec<Load>], ignored: &[TableId]) -> Result<Vec<Before<'a>>, Failed> {
     let one = |(staged, loads): (&'a Arc<Staged>, &Vec<Load>)| {
         let ahead = Ahead::new(staged, loads)?;
         let advance = Advance::take(staged, &ahead, loads, ignored)?;
@@ -148,7 +147,7 @@ fn prepare<'a>(
 fn commit_all<'a>(
     common: &Common,
     staged: &'a [Arc<Staged>],
-    (loads, prepared): (&'a mut [Vec<Load>], Vec<(Ahead, Option<Advance<'a>>)>),
+    (loads, prepared): (&'a mut [Vec<Load>], Vec<Before<'a>>),
     (is_blind, owner): (bool, u64),
     ignored: &[TableId],
 ) -> Result<(Timestamp, Vec<Locked<'a>>), Failed> {
@@ -180,7 +179,7 @@ fn commit_all<'a>(
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], (ahead, advance): (Ahead, Option<Advance<'a>>)) -> Self {
+    fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], (ahead, advance): Before<'a>) -> Self {
         let Ahead { rows, starts, mut spares, charge } = ahead;
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
         let expected: BTreeSet<u16> =

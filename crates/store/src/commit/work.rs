@@ -39,7 +39,7 @@ struct Part {
     /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
     prepared: VecDeque<Prepared>,
     /// Rows that arrived in bulk.
-    loaded: Vec<Box<Partition>>,
+    loaded: Vec<Partition>,
 }
 
 /// Partitions in which a commit has left its work.
@@ -63,7 +63,8 @@ impl Locked<'_> {
         let failed = Mutex::new(None);
         let work = Work { staged: Arc::clone(staged), rows, starts, stamp, is_blind, failed, _charge: charge };
         let parts = guards.into_iter().filter_map(|Held { partition, guard, prepared, .. }| {
-            let loaded: Vec<_> = loads.iter_mut().filter_map(|load| load.take_part(partition)).collect();
+            let loaded: Vec<_> =
+                loads.iter_mut().filter_map(|load| load.take_part(partition)).map(|part| *part).collect();
             let is_nothing = work.range(partition).is_empty() && loaded.is_empty() && guard.is_none();
             (!is_nothing).then_some((guard, Part { partition, prepared, loaded }))
         });
@@ -117,7 +118,7 @@ impl Work {
             if is_watched {
                 attended(attention, &loaded).into_iter().for_each(|hash| attention.touch(hash));
             }
-            stored.adopt(*loaded, self.stamp, || prepared.pop_front())?;
+            stored.adopt(loaded, self.stamp, || prepared.pop_front())?;
         }
         let range = self.range(partition);
         stored.collect_entries(range.len());
