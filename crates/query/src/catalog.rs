@@ -14,6 +14,7 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
 
+use crate::comments::{Comments, Subject};
 use crate::files::FileTable;
 use crate::identity::{Asker, Identity};
 use crate::sharded::ShardedTable;
@@ -70,6 +71,7 @@ pub struct CatalogState {
     asker: Arc<Asker>,
     /// Servers with tables of ours.
     fleet: Option<Arc<Fleet>>,
+    comments: Comments,
 }
 
 impl CatalogState {
@@ -150,6 +152,11 @@ impl CatalogState {
         self.tables.iter().map(|(name, table)| (name.as_str(), table))
     }
 
+    /// What is said of objects; sharded tables know by themselves what is said of theirs.
+    pub(crate) fn comments(&self) -> &Comments {
+        &self.comments
+    }
+
     /// The grid table of this name, as the target of DML.
     ///
     /// # Errors
@@ -179,12 +186,13 @@ impl CatalogState {
     }
 }
 
-/// One change of a name, kept until its transaction commits.
+/// One change, kept until its transaction commits.
 #[derive(Clone)]
-pub struct Change {
-    name: String,
-    before: Option<TableId>,
-    after: Option<Table>,
+enum Change {
+    /// Of what a name stands for.
+    Name { name: String, before: Option<TableId>, after: Option<Table> },
+    /// Of what is said of an object.
+    Comment { subject: Subject, text: Option<Arc<str>> },
 }
 
 /// The changes of one transaction on top of a picture.
@@ -241,6 +249,8 @@ impl Catalog {
         let region = store.create_region(Arc::new(schema))?;
         let mut draft = catalog.draft();
         catalog.put(&mut draft, "kv", Some(Table::Grid(region)));
+        // As PostgreSQL says it from its birth.
+        catalog.comment(&mut draft, Subject::Schema, Some("standard public schema".into()));
         catalog.publish(&draft, || Ok(()))?;
         Ok(catalog)
     }
@@ -350,7 +360,16 @@ impl Catalog {
         };
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         draft.state = Arc::new(next);
-        draft.changes.push(Change { name: name.to_owned(), before: before.map(|table| table.id()), after });
+        draft.changes.push(Change::Name { name: name.to_owned(), before: before.map(|table| table.id()), after });
+    }
+
+    /// Says something of an object, or nothing more, in a draft.
+    pub(crate) fn comment(&self, draft: &mut CatalogDraft, subject: Subject, text: Option<Arc<str>>) {
+        let mut next = CatalogState::clone(&draft.state);
+        next.comments.set(subject, text.clone());
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change::Comment { subject, text });
     }
 
     /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
@@ -360,13 +379,19 @@ impl Catalog {
         // On the picture that the draft was begun on: what others have published since is a conflict at COMMIT.
         draft.state = Arc::clone(&draft.base);
         for change in kept {
-            self.put(draft, &change.name, change.after);
+            match change {
+                Change::Name { name, after, .. } => self.put(draft, &name, after),
+                Change::Comment { subject, text } => self.comment(draft, subject, text),
+            }
         }
         let is_known = |id: &TableId| {
             let names = |state: &CatalogState| state.tables.values().any(|table| table.id() == *id);
             names(&draft.base) || names(&draft.state)
         };
-        let made = undone.into_iter().filter_map(|change| change.after.map(|table| table.id()));
+        let made = undone.into_iter().filter_map(|change| match change {
+            Change::Name { after, .. } => after.map(|table| table.id()),
+            Change::Comment { .. } => None,
+        });
         made.filter(|id| !is_known(id)).collect()
     }
 
@@ -405,35 +430,44 @@ impl Catalog {
         let mut next = CatalogState::clone(&self.current.load());
         let mut dropped = Vec::new();
         for change in &draft.changes {
-            let found = next.tables.get(&change.name).map(Table::id);
-            if found != change.before {
+            let (name, before, after) = match change {
+                Change::Name { name, before, after } => (name, before, after),
+                Change::Comment { subject, text } => {
+                    next.comments.set(*subject, text.clone());
+                    continue;
+                }
+            };
+            let found = next.tables.get(name).map(Table::id);
+            if found != *before {
                 return Err(Error::new(
                     ErrorCode::SerializationFailure,
-                    format!("relation \"{}\" was changed by a concurrent transaction", change.name),
+                    format!("relation \"{name}\" was changed by a concurrent transaction"),
                 ));
             }
             dropped.extend(found);
-            match &change.after {
-                Some(table) => next.tables.insert(change.name.clone(), table.committed()),
-                None => next.tables.remove(&change.name),
+            match after {
+                Some(table) => next.tables.insert(name.clone(), table.committed()),
+                None => next.tables.remove(name),
             };
         }
         for change in &draft.changes {
-            let Some(table) = &change.after else { continue };
+            let Change::Name { name: own_name, after: Some(table), .. } = change else { continue };
             // The last of several changes counts.
-            if next.tables.get(&change.name).map(Table::id) != Some(table.id()) {
+            if next.tables.get(own_name).map(Table::id) != Some(table.id()) {
                 continue;
             }
             let mut others = reserved.iter().filter(|name| !own.contains(name));
-            if let Some(name) = others.find(|name| **name == change.name || table.names_index(name)) {
+            if let Some(name) = others.find(|name| *name == own_name || table.names_index(name)) {
                 return Err(is_taken(name));
             }
             if let Table::Grid(region) = table {
-                next.check_names(&change.name, region)?;
+                next.check_names(own_name, region)?;
             }
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;
+        // After the rows: with them tables have got their new columns.
+        next.comments.forget_gone(next.tables.values());
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)

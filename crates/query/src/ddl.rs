@@ -9,8 +9,8 @@ use ashlar_base::{
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType, RangeVar,
-    RenameStmt, TruncateStmt, VacuumStmt,
+    AlterTableStmt, CommentStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType,
+    RangeVar, RenameStmt, TruncateStmt, VacuumStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
@@ -23,6 +23,7 @@ use crate::sql_types;
 use crate::transaction::Transaction;
 
 mod alter;
+mod comment;
 mod defaults;
 mod definition;
 mod index;
@@ -67,6 +68,13 @@ pub enum Ddl {
     Alter(AlterTableStmt),
     /// ALTER TABLE ... RENAME
     Rename(Box<RenameStmt>),
+    /// COMMENT ON
+    Comment {
+        /// What it says.
+        statement: Box<CommentStmt>,
+        /// The database of the session.
+        database: String,
+    },
     /// TRUNCATE
     Truncate(TruncateStmt),
     /// VACUUM and ANALYZE of sharded tables
@@ -81,15 +89,17 @@ pub struct Done {
     pub tag: String,
     /// NOTICE messages: code, message.
     pub notices: Vec<Error>,
+    /// WARNING messages: the same.
+    pub warnings: Vec<Error>,
 }
 
 impl Done {
     pub(crate) fn tag(tag: &str) -> Self {
-        Self { tag: tag.to_owned(), notices: Vec::new() }
+        Self { tag: tag.to_owned(), notices: Vec::new(), warnings: Vec::new() }
     }
 
     pub(crate) fn notice(tag: &str, code: ErrorCode, message: String) -> Self {
-        Self { tag: tag.to_owned(), notices: vec![Error::new(code, message)] }
+        Self { notices: vec![Error::new(code, message)], ..Self::tag(tag) }
     }
 }
 
@@ -162,6 +172,9 @@ pub async fn run(
                 Some(table) => rename::rename(engine, &table, statement, in_block, means).await,
                 None => alter::rename(engine, transaction, statement, in_block),
             }
+        }
+        Ddl::Comment { statement, database } => {
+            comment::comment(engine, transaction, statement, database, in_block).await
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {

@@ -10,6 +10,7 @@ pub mod analyze;
 pub mod assign;
 pub mod catalog;
 pub mod columns;
+mod comments;
 pub mod copy;
 #[cfg(test)]
 mod counting;

@@ -470,6 +470,10 @@ impl Statement {
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
+            NodeEnum::CommentStmt(node) => {
+                let database = catalog.identity().database.clone();
+                Ok(make(Kind::Ddl(Ddl::Comment { statement: node.clone(), database }), vec![], None))
+            }
             NodeEnum::CreateForeignServerStmt(_)
             | NodeEnum::AlterForeignServerStmt(_)
             | NodeEnum::CreateUserMappingStmt(_)
