@@ -6,7 +6,7 @@ use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, LifeOptions, Result, ScalarType, Sequence, SqlType,
     TableSchema,
 };
-use ashlar_store::Region;
+use ashlar_store::{ReadView, Region, Snapshot};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, CommentStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType,
@@ -28,6 +28,7 @@ mod defaults;
 mod definition;
 mod index;
 pub(crate) mod options;
+mod primary_key;
 mod sequence;
 mod unique;
 
@@ -163,7 +164,7 @@ pub async fn run(
                     rule::change(engine, &table, statement, in_block, means).await
                 }
                 Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
-                None => alter::alter(engine, transaction, statement, in_block).await,
+                None => alter::alter(engine, transaction, statement, in_block, means).await,
             }
         }
         Ddl::Rename(statement) => {
@@ -253,7 +254,6 @@ async fn create_as(
     select: &SelectPlan,
     means: &Means,
 ) -> Result<Done> {
-    use futures::StreamExt;
     if transaction.catalog(engine.catalog()).is_relation(name) {
         return if if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
     }
@@ -279,6 +279,20 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
+    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), means).await?;
+    Ok(Done::tag(&format!("SELECT {count}")))
+}
+
+/// Inserts what a query gives into a new table: how many rows.
+async fn copy_rows(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    region: &Arc<Region>,
+    select: &SelectPlan,
+    (snapshot, view): (&Snapshot, Arc<ReadView>),
+    means: &Means,
+) -> Result<u64> {
+    use futures::StreamExt;
     let mut stream = select.stream(engine, &[], view, means).await?;
     let output = select.schema();
     let schema = region.schema();
@@ -303,11 +317,11 @@ async fn create_as(
                 values.push(region.next_number(hidden)?);
             }
             let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
-            transaction.writes.insert(&region, schema.version, &snapshot, &datums)?;
+            transaction.writes.insert(region, schema.version, snapshot, &datums)?;
             count += 1;
         }
     }
-    Ok(Done::tag(&format!("SELECT {count}")))
+    Ok(count)
 }
 
 async fn create_foreign(

@@ -11,10 +11,13 @@ use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, ObjectType, RenameStmt};
 
-use super::{Done, constraint_kind, defaults, definition, exists, options, relation_name, sequence, unique};
+use super::{
+    Done, constraint_kind, defaults, definition, exists, options, primary_key, relation_name, sequence, unique,
+};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
+use crate::means::Means;
 use crate::transaction::Transaction;
 
 /// More than a table can have columns.
@@ -91,6 +94,7 @@ pub(super) async fn alter(
     transaction: &mut Transaction,
     statement: &AlterTableStmt,
     in_block: bool,
+    means: &Means,
 ) -> Result<Done> {
     refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
@@ -162,10 +166,12 @@ pub(super) async fn alter(
                 let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
                 match constraint_kind(constraint.contype) {
                     ConstrType::ConstrUnique => added.push(unique::stated(constraint, None)?),
-                    ConstrType::ConstrPrimary => {
-                        return Err(Error::unsupported("adding a primary key to a table is not supported"));
+                    ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
+                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
+                        return Ok(done);
                     }
-                    _ => return Err(Error::unsupported("adding a constraint of this kind is not supported")),
+                    ConstrType::ConstrPrimary => return Err(beside_others()),
+                    other => return Err(definition::unsupported_constraint(other)),
                 }
             }
             AlterTableType::AtDropConstraint => match unique::find(&region, transaction, &command.name) {
@@ -189,8 +195,7 @@ pub(super) async fn alter(
     }
     // What a constraint finds in the rows must not come after another part of the statement is done.
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
-        return Err(Error::unsupported("adding a constraint beside other changes in one ALTER TABLE is not supported")
-            .with_hint("Use statements of their own."));
+        return Err(beside_others());
     }
     apply(engine, transaction, &name, &region, schema, in_block)?;
     for index in dropped {
@@ -203,6 +208,11 @@ pub(super) async fn alter(
         region.restart_numbers(column, number);
     }
     Ok(done)
+}
+
+fn beside_others() -> Error {
+    Error::unsupported("adding a constraint beside other changes in one ALTER TABLE is not supported")
+        .with_hint("Use statements of their own.")
 }
 
 /// Whether a command is about the options of a table only.
