@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::comments::{Comments, Subject};
 use crate::files::FileTable;
 use crate::identity::{Asker, Identity};
+use crate::sequences::{NamedSequence, Sequences};
 use crate::sharded::ShardedTable;
 
 /// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
@@ -72,6 +73,7 @@ pub struct CatalogState {
     /// Servers with tables of ours.
     fleet: Option<Arc<Fleet>>,
     comments: Comments,
+    sequences: Sequences,
 }
 
 impl CatalogState {
@@ -100,9 +102,21 @@ impl CatalogState {
         self.tables.get(name)
     }
 
-    /// Whether a table or an index has this name: they share one space of names.
+    /// Whether a table, an index or a sequence has this name: they share one space of names.
     pub fn is_relation(&self, name: &str) -> bool {
-        self.tables.contains_key(name) || self.tables.values().any(|table| table.names_index(name))
+        self.tables.contains_key(name)
+            || self.sequences.get(name).is_some()
+            || self.tables.values().any(|table| table.names_index(name))
+    }
+
+    /// The sequence of this name.
+    pub(crate) fn sequence(&self, name: &str) -> Option<NamedSequence> {
+        self.sequences.get(name)
+    }
+
+    /// All sequences by name.
+    pub(crate) fn sequences(&self) -> &Sequences {
+        &self.sequences
     }
 
     /// Whether any table has a secondary index.
@@ -133,7 +147,7 @@ impl CatalogState {
     fn check_names(&self, name: &str, region: &Region) -> Result<()> {
         let others = || self.tables.iter().filter(|(other, _)| *other != name);
         let is_index = |wanted: &str| others().any(|(_, table)| table.names_index(wanted));
-        if is_index(name) {
+        if is_index(name) || self.sequences.get(name).is_some() {
             return Err(is_taken(name));
         }
         let schema = region.schema();
@@ -193,6 +207,8 @@ enum Change {
     Name { name: String, before: Option<TableId>, after: Option<Table> },
     /// Of what is said of an object.
     Comment { subject: Subject, text: Option<Arc<str>> },
+    /// Of a sequence.
+    Sequence { name: String, after: Option<NamedSequence> },
 }
 
 /// The changes of one transaction on top of a picture.
@@ -372,6 +388,15 @@ impl Catalog {
         draft.changes.push(Change::Comment { subject, text });
     }
 
+    /// Gives a name to a sequence, or takes it away, in a draft.
+    pub(crate) fn put_sequence(&self, draft: &mut CatalogDraft, name: &str, after: Option<NamedSequence>) {
+        let mut next = CatalogState::clone(&draft.state);
+        next.sequences.set(name, after);
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change::Sequence { name: name.to_owned(), after });
+    }
+
     /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
     pub fn rollback_to(&self, draft: &mut CatalogDraft, mark: usize) -> Vec<TableId> {
         let undone = draft.changes.split_off(mark.min(draft.changes.len()));
@@ -382,6 +407,7 @@ impl Catalog {
             match change {
                 Change::Name { name, after, .. } => self.put(draft, &name, after),
                 Change::Comment { subject, text } => self.comment(draft, subject, text),
+                Change::Sequence { name, after } => self.put_sequence(draft, &name, after),
             }
         }
         let is_known = |id: &TableId| {
@@ -390,7 +416,7 @@ impl Catalog {
         };
         let made = undone.into_iter().filter_map(|change| match change {
             Change::Name { after, .. } => after.map(|table| table.id()),
-            Change::Comment { .. } => None,
+            Change::Comment { .. } | Change::Sequence { .. } => None,
         });
         made.filter(|id| !is_known(id)).collect()
     }
@@ -436,6 +462,14 @@ impl Catalog {
                     next.comments.set(*subject, text.clone());
                     continue;
                 }
+                Change::Sequence { name, after } => {
+                    let is_new = after.is_some() && next.sequences.get(name).is_none();
+                    if is_new && next.is_relation(name) {
+                        return Err(is_taken(name));
+                    }
+                    next.sequences.set(name, *after);
+                    continue;
+                }
             };
             let found = next.tables.get(name).map(Table::id);
             if found != *before {
@@ -468,6 +502,7 @@ impl Catalog {
         commit_rows()?;
         // After the rows: with them tables have got their new columns.
         next.comments.forget_gone(next.tables.values());
+        next.sequences.forget_gone(next.tables.values());
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)

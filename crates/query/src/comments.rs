@@ -81,7 +81,7 @@ impl Comments {
 }
 
 /// Whether a table has a part.
-fn has(table: &Table, part: Part) -> bool {
+pub(crate) fn has(table: &Table, part: Part) -> bool {
     let region = match table {
         Table::Grid(region) => region,
         // Its columns are those of its files for good.

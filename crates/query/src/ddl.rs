@@ -27,7 +27,9 @@ mod comment;
 mod defaults;
 mod definition;
 mod index;
+pub(crate) mod named_sequence;
 pub(crate) mod options;
+mod owner;
 mod primary_key;
 mod sequence;
 mod unique;
@@ -76,6 +78,8 @@ pub enum Ddl {
         /// The database of the session.
         database: String,
     },
+    /// CREATE SEQUENCE and ALTER SEQUENCE
+    Sequence(Box<NodeEnum>),
     /// TRUNCATE
     Truncate(TruncateStmt),
     /// VACUUM and ANALYZE of sharded tables
@@ -156,8 +160,15 @@ pub async fn run(
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectForeignServer as i32 => {
             sharded::drop_servers(engine, statement, in_block)
         }
+        Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectSequence as i32 => {
+            named_sequence::drop(engine, transaction, statement)
+        }
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, means).await,
+        Ddl::Sequence(statement) => named_sequence::run(engine, transaction, statement),
         Ddl::Alter(statement) => {
+            if let Some(done) = owner::alter(&transaction.catalog(engine.catalog()), statement, &means.role)? {
+                return Ok(done);
+            }
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
                 Some(table) if rule::changes_rule(statement) => {
@@ -372,8 +383,13 @@ async fn drop_tables(
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
             None if state.is_relation(&name) => {
-                return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}"))
-                    .with_hint("Use DROP INDEX to remove an index."));
+                let hint = match state.sequence(&name) {
+                    Some(_) => "Use DROP SEQUENCE to remove a sequence.",
+                    None => "Use DROP INDEX to remove an index.",
+                };
+                return Err(
+                    Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}")).with_hint(hint)
+                );
             }
             None if statement.missing_ok => done.notices.push(Error::new(
                 ErrorCode::SuccessfulCompletion,

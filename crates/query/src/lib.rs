@@ -43,6 +43,7 @@ mod probes;
 mod program;
 mod scan_filters;
 pub mod select;
+pub mod sequences;
 pub mod sharded;
 pub mod short_plan;
 mod spill;

@@ -139,6 +139,9 @@ fn table(state: &CatalogState, name: &str, kind: &str) -> Result<Found> {
         }
         Some(Table::File(_)) => Err(is_no(name, kind).with_hint("Use COMMENT ON FOREIGN TABLE.")),
         Some(_) => Err(is_no(name, kind)),
+        None if kind == "sequence" && state.sequence(name).is_some() => {
+            Err(Error::unsupported("COMMENT on a sequence is not supported"))
+        }
         None if state.is_relation(name) => Err(is_no(name, kind)),
         None => Err(undefined_table(name)),
     }

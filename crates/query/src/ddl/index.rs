@@ -302,6 +302,10 @@ pub(super) fn drop(
                 return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
                     .with_hint("Use DROP TABLE to remove a table."));
             }
+            None if state.sequence(name).is_some() => {
+                return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
+                    .with_hint("Use DROP SEQUENCE to remove a sequence."));
+            }
             None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
                 let has_key = |region: &&Arc<Region>| region.schema().key_name == name;
                 let mut tables = state.tables().filter_map(|(_, table)| match table {

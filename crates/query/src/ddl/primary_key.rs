@@ -16,6 +16,7 @@ use crate::comments::Subject;
 use crate::engine::Engine;
 use crate::means::Means;
 use crate::select::{self, Planner, SelectPlan};
+use crate::sequences::NamedSequence;
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -65,6 +66,12 @@ pub(super) async fn add(
     for (subject, text) in comments {
         engine.catalog().comment(transaction.draft(engine.catalog()), subject, Some(text));
     }
+    for (name, sequence) in state.sequences().iter() {
+        if let Some((_, column)) = sequence.column.filter(|(table, _)| *table == region.id()) {
+            let moved = NamedSequence { column: Some((keyed.id(), column)), ..sequence };
+            engine.catalog().put_sequence(transaction.draft(engine.catalog()), name, Some(moved));
+        }
+    }
     transaction.writes.retire(region, before.version, indexes, &snapshot)
 }
 
@@ -102,7 +109,8 @@ fn keyed(engine: &Engine, state: &CatalogState, before: &TableSchema, constraint
     let mut ordinals = Vec::new();
     for column in constraint.keys.iter().filter_map(sql_types::string_of) {
         let ordinal = before.column(column).ok_or_else(|| {
-            Error::new(ErrorCode::UndefinedColumn, format!("column \"{column}\" named in key does not exist"))
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", before.name);
+            Error::new(ErrorCode::UndefinedColumn, message)
         })?;
         if ordinals.contains(&ordinal) {
             let message = format!("column \"{column}\" appears twice in primary key constraint");
