@@ -128,11 +128,15 @@ fn keyed(engine: &Engine, state: &CatalogState, before: &TableSchema, constraint
 
 /// What is wrong with a row, as PostgreSQL says it of the whole table.
 fn does_not_fit(error: Error, table: &str, key: &str) -> Error {
-    match (error.code(), &error.fields().column) {
-        (ErrorCode::NotNullViolation, Some(column)) => {
+    let is_null = error.code() == ErrorCode::NotNullViolation;
+    match error.fields().column.clone().filter(|_| is_null) {
+        Some(column) => {
             let message = format!("column \"{column}\" of relation \"{table}\" contains null values");
-            Error::new(ErrorCode::NotNullViolation, message).with_table(table).with_column(column.clone())
+            Error::new(ErrorCode::NotNullViolation, message).with_table(table).with_column(column)
         }
-        _ => index::cannot_create(key, error),
+        None => index::cannot_create(key, error),
     }
 }
+
+#[cfg(test)]
+mod tests;
