@@ -9,6 +9,7 @@ mod churn;
 mod clients;
 mod conflicts;
 mod copies;
+mod dump;
 mod faults;
 mod http;
 mod life;

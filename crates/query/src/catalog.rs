@@ -14,8 +14,10 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
 
+use crate::comments::{Comments, Subject};
 use crate::files::FileTable;
 use crate::identity::{Asker, Identity};
+use crate::sequences::{NamedSequence, Sequences};
 use crate::sharded::ShardedTable;
 
 /// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
@@ -79,6 +81,8 @@ pub struct CatalogState {
     asker: Arc<Asker>,
     /// Servers with tables of ours.
     fleet: Option<Arc<Fleet>>,
+    comments: Comments,
+    sequences: Sequences,
 }
 
 impl CatalogState {
@@ -107,9 +111,21 @@ impl CatalogState {
         self.tables.get(name)
     }
 
-    /// Whether a table or an index has this name: they share one space of names.
+    /// Whether a table, an index or a sequence has this name: they share one space of names.
     pub fn is_relation(&self, name: &str) -> bool {
-        self.tables.contains_key(name) || self.tables.values().any(|table| table.names_index(name))
+        self.tables.contains_key(name)
+            || self.sequences.get(name).is_some()
+            || self.tables.values().any(|table| table.names_index(name))
+    }
+
+    /// The sequence of this name.
+    pub(crate) fn sequence(&self, name: &str) -> Option<NamedSequence> {
+        self.sequences.get(name)
+    }
+
+    /// All sequences by name.
+    pub(crate) fn sequences(&self) -> &Sequences {
+        &self.sequences
     }
 
     /// Whether any table has a secondary index.
@@ -140,7 +156,7 @@ impl CatalogState {
     fn check_names(&self, name: &str, region: &Region) -> Result<()> {
         let others = || self.tables.iter().filter(|(other, _)| *other != name);
         let is_index = |wanted: &str| others().any(|(_, table)| table.names_index(wanted));
-        if is_index(name) {
+        if is_index(name) || self.sequences.get(name).is_some() {
             return Err(is_taken(name));
         }
         let schema = region.schema();
@@ -157,6 +173,11 @@ impl CatalogState {
     /// All tables by name.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         self.tables.iter().map(|(name, table)| (name.as_str(), table))
+    }
+
+    /// What is said of objects; sharded tables know by themselves what is said of theirs.
+    pub(crate) fn comments(&self) -> &Comments {
+        &self.comments
     }
 
     /// The grid table of this name, as the target of DML.
@@ -188,12 +209,15 @@ impl CatalogState {
     }
 }
 
-/// One change of a name, kept until its transaction commits.
+/// One change, kept until its transaction commits.
 #[derive(Clone)]
-pub struct Change {
-    name: String,
-    before: Option<TableId>,
-    after: Option<Table>,
+enum Change {
+    /// Of what a name stands for.
+    Name { name: String, before: Option<TableId>, after: Option<Table> },
+    /// Of what is said of an object.
+    Comment { subject: Subject, text: Option<Arc<str>> },
+    /// Of a sequence.
+    Sequence { name: String, after: Option<NamedSequence> },
 }
 
 /// The changes of one transaction on top of a picture.
@@ -250,6 +274,8 @@ impl Catalog {
         let region = store.create_region(Arc::new(schema))?;
         let mut draft = catalog.draft();
         catalog.put(&mut draft, "kv", Some(Table::Grid(region)));
+        // As PostgreSQL says it from its birth.
+        catalog.comment(&mut draft, Subject::Schema, Some("standard public schema".into()));
         catalog.publish(&draft, || Ok(()))?;
         Ok(catalog)
     }
@@ -359,7 +385,25 @@ impl Catalog {
         };
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         draft.state = Arc::new(next);
-        draft.changes.push(Change { name: name.to_owned(), before: before.map(|table| table.id()), after });
+        draft.changes.push(Change::Name { name: name.to_owned(), before: before.map(|table| table.id()), after });
+    }
+
+    /// Says something of an object, or nothing more, in a draft.
+    pub(crate) fn comment(&self, draft: &mut CatalogDraft, subject: Subject, text: Option<Arc<str>>) {
+        let mut next = CatalogState::clone(&draft.state);
+        next.comments.set(subject, text.clone());
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change::Comment { subject, text });
+    }
+
+    /// Gives a name to a sequence, or takes it away, in a draft.
+    pub(crate) fn put_sequence(&self, draft: &mut CatalogDraft, name: &str, after: Option<NamedSequence>) {
+        let mut next = CatalogState::clone(&draft.state);
+        next.sequences.set(name, after);
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change::Sequence { name: name.to_owned(), after });
     }
 
     /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
@@ -369,13 +413,20 @@ impl Catalog {
         // On the picture that the draft was begun on: what others have published since is a conflict at COMMIT.
         draft.state = Arc::clone(&draft.base);
         for change in kept {
-            self.put(draft, &change.name, change.after);
+            match change {
+                Change::Name { name, after, .. } => self.put(draft, &name, after),
+                Change::Comment { subject, text } => self.comment(draft, subject, text),
+                Change::Sequence { name, after } => self.put_sequence(draft, &name, after),
+            }
         }
         let is_known = |id: &TableId| {
             let names = |state: &CatalogState| state.tables.values().any(|table| table.id() == *id);
             names(&draft.base) || names(&draft.state)
         };
-        let made = undone.into_iter().filter_map(|change| change.after.map(|table| table.id()));
+        let made = undone.into_iter().filter_map(|change| match change {
+            Change::Name { after, .. } => after.map(|table| table.id()),
+            Change::Comment { .. } | Change::Sequence { .. } => None,
+        });
         made.filter(|id| !is_known(id)).collect()
     }
 
@@ -414,35 +465,53 @@ impl Catalog {
         let mut next = CatalogState::clone(&self.current.load());
         let mut dropped = Vec::new();
         for change in &draft.changes {
-            let found = next.tables.get(&change.name).map(Table::id);
-            if found != change.before {
+            let (name, before, after) = match change {
+                Change::Name { name, before, after } => (name, before, after),
+                Change::Comment { subject, text } => {
+                    next.comments.set(*subject, text.clone());
+                    continue;
+                }
+                Change::Sequence { name, after } => {
+                    let is_new = after.is_some() && next.sequences.get(name).is_none();
+                    if is_new && next.is_relation(name) {
+                        return Err(is_taken(name));
+                    }
+                    next.sequences.set(name, *after);
+                    continue;
+                }
+            };
+            let found = next.tables.get(name).map(Table::id);
+            if found != *before {
                 return Err(Error::new(
                     ErrorCode::SerializationFailure,
-                    format!("relation \"{}\" was changed by a concurrent transaction", change.name),
+                    format!("relation \"{name}\" was changed by a concurrent transaction"),
                 ));
             }
             dropped.extend(found);
-            match &change.after {
-                Some(table) => next.tables.insert(change.name.clone(), table.committed()),
-                None => next.tables.remove(&change.name),
+            match after {
+                Some(table) => next.tables.insert(name.clone(), table.committed()),
+                None => next.tables.remove(name),
             };
         }
         for change in &draft.changes {
-            let Some(table) = &change.after else { continue };
+            let Change::Name { name: own_name, after: Some(table), .. } = change else { continue };
             // The last of several changes counts.
-            if next.tables.get(&change.name).map(Table::id) != Some(table.id()) {
+            if next.tables.get(own_name).map(Table::id) != Some(table.id()) {
                 continue;
             }
             let mut others = reserved.iter().filter(|name| !own.contains(name));
-            if let Some(name) = others.find(|name| **name == change.name || table.names_index(name)) {
+            if let Some(name) = others.find(|name| *name == own_name || table.names_index(name)) {
                 return Err(is_taken(name));
             }
             if let Table::Grid(region) = table {
-                next.check_names(&change.name, region)?;
+                next.check_names(own_name, region)?;
             }
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;
+        // After the rows: with them tables have got their new columns.
+        next.comments.forget_gone(next.tables.values());
+        next.sequences.forget_gone(next.tables.values());
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)

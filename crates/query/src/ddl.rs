@@ -6,11 +6,11 @@ use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, LifeOptions, Result, ScalarType, Sequence, SqlType,
     TableSchema,
 };
-use ashlar_store::Region;
+use ashlar_store::{ReadView, Region, Snapshot};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType, RangeVar,
-    RenameStmt, TruncateStmt, VacuumStmt,
+    AlterTableStmt, CommentStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType,
+    RangeVar, RenameStmt, TruncateStmt, VacuumStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
@@ -23,10 +23,14 @@ use crate::sql_types;
 use crate::transaction::Transaction;
 
 mod alter;
+mod comment;
 mod defaults;
 mod definition;
 mod index;
+pub(crate) mod named_sequence;
 pub(crate) mod options;
+mod owner;
+mod primary_key;
 mod sequence;
 mod unique;
 
@@ -67,6 +71,15 @@ pub enum Ddl {
     Alter(AlterTableStmt),
     /// ALTER TABLE ... RENAME
     Rename(Box<RenameStmt>),
+    /// COMMENT ON
+    Comment {
+        /// What it says.
+        statement: Box<CommentStmt>,
+        /// The database of the session.
+        database: String,
+    },
+    /// CREATE SEQUENCE and ALTER SEQUENCE
+    Sequence(Box<NodeEnum>),
     /// TRUNCATE
     Truncate(TruncateStmt),
     /// VACUUM and ANALYZE of sharded tables
@@ -81,15 +94,17 @@ pub struct Done {
     pub tag: String,
     /// NOTICE messages: code, message.
     pub notices: Vec<Error>,
+    /// WARNING messages: the same.
+    pub warnings: Vec<Error>,
 }
 
 impl Done {
     pub(crate) fn tag(tag: &str) -> Self {
-        Self { tag: tag.to_owned(), notices: Vec::new() }
+        Self { tag: tag.to_owned(), notices: Vec::new(), warnings: Vec::new() }
     }
 
     pub(crate) fn notice(tag: &str, code: ErrorCode, message: String) -> Self {
-        Self { tag: tag.to_owned(), notices: vec![Error::new(code, message)] }
+        Self { notices: vec![Error::new(code, message)], ..Self::tag(tag) }
     }
 }
 
@@ -145,15 +160,22 @@ pub async fn run(
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectForeignServer as i32 => {
             sharded::drop_servers(engine, statement, in_block)
         }
+        Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectSequence as i32 => {
+            named_sequence::drop(engine, transaction, statement)
+        }
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, means).await,
+        Ddl::Sequence(statement) => named_sequence::run(engine, transaction, statement),
         Ddl::Alter(statement) => {
+            if let Some(done) = owner::alter(&transaction.catalog(engine.catalog()), statement, &means.role)? {
+                return Ok(done);
+            }
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
                 Some(table) if rule::changes_rule(statement) => {
                     rule::change(engine, &table, statement, in_block, means).await
                 }
                 Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
-                None => alter::alter(engine, transaction, statement, in_block).await,
+                None => alter::alter(engine, transaction, statement, in_block, means).await,
             }
         }
         Ddl::Rename(statement) => {
@@ -162,6 +184,9 @@ pub async fn run(
                 Some(table) => rename::rename(engine, &table, statement, in_block, means).await,
                 None => alter::rename(engine, transaction, statement, in_block),
             }
+        }
+        Ddl::Comment { statement, database } => {
+            comment::comment(engine, transaction, statement, database, in_block).await
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
@@ -240,7 +265,6 @@ async fn create_as(
     select: &SelectPlan,
     means: &Means,
 ) -> Result<Done> {
-    use futures::StreamExt;
     if transaction.catalog(engine.catalog()).is_relation(name) {
         return if if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
     }
@@ -266,6 +290,20 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
+    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), means).await?;
+    Ok(Done::tag(&format!("SELECT {count}")))
+}
+
+/// Inserts what a query gives into a new table: how many rows.
+async fn copy_rows(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    region: &Arc<Region>,
+    select: &SelectPlan,
+    (snapshot, view): (&Snapshot, Arc<ReadView>),
+    means: &Means,
+) -> Result<u64> {
+    use futures::StreamExt;
     let mut stream = select.stream(engine, &[], view, means).await?;
     let output = select.schema();
     let schema = region.schema();
@@ -290,11 +328,11 @@ async fn create_as(
                 values.push(region.next_number(hidden)?);
             }
             let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
-            transaction.writes.insert(&region, schema.version, &snapshot, &datums)?;
+            transaction.writes.insert(region, schema.version, snapshot, &datums)?;
             count += 1;
         }
     }
-    Ok(Done::tag(&format!("SELECT {count}")))
+    Ok(count)
 }
 
 async fn create_foreign(
@@ -345,8 +383,13 @@ async fn drop_tables(
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
             None if state.is_relation(&name) => {
-                return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}"))
-                    .with_hint("Use DROP INDEX to remove an index."));
+                let hint = match state.sequence(&name) {
+                    Some(_) => "Use DROP SEQUENCE to remove a sequence.",
+                    None => "Use DROP INDEX to remove an index.",
+                };
+                return Err(
+                    Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}")).with_hint(hint)
+                );
             }
             None if statement.missing_ok => done.notices.push(Error::new(
                 ErrorCode::SuccessfulCompletion,

@@ -10,6 +10,7 @@ pub mod analyze;
 pub mod assign;
 pub mod catalog;
 pub mod columns;
+mod comments;
 pub mod copy;
 #[cfg(test)]
 mod counting;
@@ -42,6 +43,7 @@ mod probes;
 mod program;
 mod scan_filters;
 pub mod select;
+pub mod sequences;
 pub mod sharded;
 pub mod short_plan;
 mod spill;

@@ -8,6 +8,7 @@ mod attach;
 mod batches;
 mod checks;
 pub(crate) mod collation;
+pub(crate) mod comments;
 mod concurrently;
 mod copies;
 mod copy;
@@ -64,6 +65,8 @@ pub struct ShardedTable {
     pub(crate) fleet: Arc<Fleet>,
     /// How many rows they have of it.
     pub(crate) sizes: sizes::Sizes,
+    /// What COMMENT says of it.
+    pub(crate) comments: comments::TableComments,
 }
 
 impl ShardedTable {

@@ -4,6 +4,7 @@ mod changes;
 pub mod configure;
 mod modes;
 mod named;
+mod setval;
 mod unsupported;
 
 use std::sync::Arc;
@@ -140,6 +141,15 @@ pub enum SessionCommand {
     ShowAll,
     /// SELECT of `set_config` or `pg_notify`, with `current_setting` beside them: in this order.
     Configure(Vec<configure::Item>),
+    /// SELECT of `setval`
+    SetNumber {
+        /// The name of the sequence, as it is written.
+        sequence: String,
+        /// The number.
+        value: i64,
+        /// Whether it has been given to a row.
+        is_called: bool,
+    },
     /// LISTEN
     Listen(String),
     /// UNLISTEN; `None` for all channels
@@ -432,6 +442,9 @@ impl Statement {
                         }
                     });
                 }
+                if let Some((command, column)) = setval::recognise(node)? {
+                    return Ok(make(Kind::Session(command), vec![], Some(vec![column].into())));
+                }
                 if let Some(items) = configure::recognise(node)? {
                     let columns: Arc<[Column]> = items.iter().map(configure::column_of).collect();
                     let types = configure::parameter_types(&items);
@@ -476,6 +489,13 @@ impl Statement {
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
+            NodeEnum::CreateSeqStmt(_) | NodeEnum::AlterSeqStmt(_) => {
+                Ok(make(Kind::Ddl(Ddl::Sequence(Box::new(parsed.node.clone()))), vec![], None))
+            }
+            NodeEnum::CommentStmt(node) => {
+                let database = catalog.identity().database.clone();
+                Ok(make(Kind::Ddl(Ddl::Comment { statement: node.clone(), database }), vec![], None))
+            }
             NodeEnum::CreateForeignServerStmt(_)
             | NodeEnum::AlterForeignServerStmt(_)
             | NodeEnum::CreateUserMappingStmt(_)
@@ -711,7 +731,7 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
             SessionCommand::Vacuum(if analyses { Some(analyzed(&node.rels)?) } else { None })
         }
         NodeEnum::VacuumStmt(node) => SessionCommand::Analyze(analyzed(&node.rels)?),
-        _ => return Err(Error::unsupported(format!("{} is not supported", unsupported::command(node, text)))),
+        _ => return Err(unsupported::refusal(node, text)),
     })
 }
 

@@ -22,6 +22,7 @@ use crate::catalog::CatalogState;
 
 mod ashlar;
 pub mod bound;
+mod descriptions;
 mod empty;
 pub mod functions;
 mod information_schema;
@@ -33,6 +34,7 @@ mod relations;
 mod statistics;
 mod types;
 
+pub(crate) use descriptions::constraint_named;
 use layout::{Layout, Rows};
 use relations::Relation;
 pub(crate) use relations::plain_type;
@@ -56,7 +58,7 @@ struct Picture {
 /// The schemas with their tables.
 const SCHEMAS: &[(&str, &[&[Definition]])] = &[
     ("information_schema", &[information_schema::TABLES]),
-    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES, locks::TABLES]),
+    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES, locks::TABLES, descriptions::TABLES]),
     (OWN_SCHEMA, &[ashlar::TABLES]),
 ];
 

@@ -212,6 +212,11 @@ impl<'a> Locked<'a> {
         if region.is_dropped() || region.version() != self.staged.base_version() {
             return Err(changed(self.staged.schema()));
         }
+        if let Some(indexes) = self.staged.retires()
+            && !region.every_index().iter().map(|index| index.id).eq(indexes.iter().map(|index| index.id))
+        {
+            return Err(changed(self.staged.schema()));
+        }
         Ok(())
     }
 
@@ -393,6 +398,9 @@ impl<'a> Locked<'a> {
     fn set_shape(&self) {
         if self.staged.altered_at().is_some() {
             self.staged.region().set_shape(self.staged.shape());
+        }
+        if self.staged.retires().is_some() {
+            self.staged.region().retire();
         }
     }
 }

@@ -33,4 +33,10 @@ impl Counters {
         counters.retain(|(id, _)| *id != column);
         counters.push((column, Some(number)));
     }
+
+    /// Goes on as others do.
+    pub(crate) fn take_those_of(&self, others: &Self) {
+        let numbers = others.0.lock().clone();
+        *self.0.lock() = numbers;
+    }
 }

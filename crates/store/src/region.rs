@@ -677,6 +677,16 @@ impl Region {
         Ok(rows)
     }
 
+    /// Nobody writes to the region, or begins to read it, from now on. With every partition locked.
+    pub(crate) fn retire(&self) {
+        self.life.dropped.store(true, Ordering::Release);
+    }
+
+    /// Columns that count go on with the numbers of another table.
+    pub fn take_numbers_of(&self, other: &Self) {
+        self.life.counters.take_those_of(&other.life.counters);
+    }
+
     /// No write and no scan finds the region any more; memory is given back as readers finish.
     pub(crate) fn drop_rows(&self) {
         let mut guards = self.lock_all();

@@ -540,3 +540,42 @@ fn a_table_whose_rule_another_one_has_is_dropped_with_it() {
     done(&mut client, "DROP TABLE b, t, other");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn comments_are_kept_with_their_table() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k int PRIMARY KEY, a int, b int) {}", fleet.by("k")));
+    for sql in [
+        "COMMENT ON TABLE t IS 'it''s a \\table'",
+        "COMMENT ON COLUMN t.a IS 'first'",
+        "COMMENT ON COLUMN t.a IS 'a column'",
+        "COMMENT ON COLUMN t.b IS 'gone soon'",
+        "COMMENT ON INDEX t_pkey IS 'an index'",
+        "COMMENT ON CONSTRAINT t_pkey ON t IS 'a key'",
+        "ALTER TABLE t RENAME COLUMN a TO c",
+        "ALTER TABLE t DROP COLUMN b",
+        "ALTER TABLE t RENAME TO u",
+        "CREATE INDEX u_c_idx ON u (c)",
+    ] {
+        done(&mut client, sql);
+    }
+    assert!(refused(&mut client, "COMMENT ON INDEX u_c_idx IS 'of shards'").contains("0A000"));
+    let said = "SELECT objsubid, description FROM pg_description WHERE classoid <> 'pg_namespace'::regclass ORDER BY 2";
+    let expected = rows(&mut client, said);
+    let texts: Vec<Option<String>> = rows(&mut client, &format!("SELECT description FROM ({said}) AS said"))
+        .into_iter()
+        .map(|mut row| row.remove(0))
+        .collect();
+    let texts: Vec<&str> = texts.iter().flatten().map(String::as_str).collect();
+    assert_eq!(texts, ["a column", "a key", "an index", "it's a \\table"]);
+    done(&mut client, "BEGIN");
+    assert!(refused(&mut client, "COMMENT ON TABLE u IS 'in a block'").contains("0A000"));
+    done(&mut client, "ROLLBACK");
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert_eq!(rows(&mut client, said), expected);
+    done(&mut client, "DROP TABLE u");
+    assert!(rows(&mut client, said).is_empty());
+    fleet.ashlar.check_log();
+}

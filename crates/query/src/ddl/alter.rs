@@ -5,16 +5,23 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, SequenceKind, TableSchema};
+use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, Sequence, SequenceKind, TableSchema};
 use ashlar_functions::error::undefined_table;
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, ObjectType, RenameStmt};
+use pg_query::protobuf::{
+    AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, Constraint, ObjectType, RenameStmt,
+};
 
-use super::{Done, constraint_kind, defaults, definition, exists, options, relation_name, sequence, unique};
+use super::{
+    Done, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name, sequence,
+    unique,
+};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
+use crate::means::Means;
+use crate::sequences::NamedSequence;
 use crate::transaction::Transaction;
 
 /// More than a table can have columns.
@@ -91,6 +98,7 @@ pub(super) async fn alter(
     transaction: &mut Transaction,
     statement: &AlterTableStmt,
     in_block: bool,
+    means: &Means,
 ) -> Result<Done> {
     refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
@@ -107,6 +115,7 @@ pub(super) async fn alter(
     let mut done = Done::tag("ALTER TABLE");
     let mut restarts = Vec::new();
     let (mut added, mut dropped) = (Vec::new(), Vec::new());
+    let mut named: Vec<(String, NamedSequence)> = Vec::new();
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
         let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
@@ -137,10 +146,36 @@ pub(super) async fn alter(
             AlterTableType::AtColumnDefault => {
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
                 refuse_identity(&schema, ordinal)?;
-                schema.columns[ordinal].default = match &command.def {
+                let column = &schema.columns[ordinal];
+                let default = match &command.def {
                     None => None,
-                    Some(def) => defaults::of(engine, &state, def, &schema.columns[ordinal])?,
+                    Some(def) => match named_sequence::called(&state, def, schema.id, column)? {
+                        Some((name, sequence)) => {
+                            if !in_block {
+                                restarts.push((column.id, sequence.counts.start));
+                            }
+                            let counts = sequence.counts;
+                            named.push((name, sequence));
+                            Some(ColumnDefault::Sequence(counts))
+                        }
+                        None => defaults::of(engine, &state, def, column)?,
+                    },
                 };
+                schema.columns[ordinal].default = default;
+            }
+            AlterTableType::AtAddIdentity => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                let constraint = command.def.as_ref().and_then(|def| def.node.as_ref());
+                let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
+                let counts = added_identity(&schema, ordinal, constraint)?;
+                let column = schema.columns[ordinal].id;
+                if let Some(name) = named_sequence::given_name(&state, &constraint.options)? {
+                    named.push((name, NamedSequence { counts, column: Some((schema.id, column)) }));
+                }
+                if !in_block {
+                    restarts.push((column, counts.start));
+                }
+                schema.columns[ordinal].default = Some(ColumnDefault::Sequence(counts));
             }
             AlterTableType::AtDropNotNull => {
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
@@ -162,10 +197,12 @@ pub(super) async fn alter(
                 let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
                 match constraint_kind(constraint.contype) {
                     ConstrType::ConstrUnique => added.push(unique::stated(constraint, None)?),
-                    ConstrType::ConstrPrimary => {
-                        return Err(Error::unsupported("adding a primary key to a table is not supported"));
+                    ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
+                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
+                        return Ok(done);
                     }
-                    _ => return Err(Error::unsupported("adding a constraint of this kind is not supported")),
+                    ConstrType::ConstrPrimary => return Err(beside_others()),
+                    other => return Err(definition::unsupported_constraint(other)),
                 }
             }
             AlterTableType::AtDropConstraint => match unique::find(&region, transaction, &command.name) {
@@ -189,10 +226,12 @@ pub(super) async fn alter(
     }
     // What a constraint finds in the rows must not come after another part of the statement is done.
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
-        return Err(Error::unsupported("adding a constraint beside other changes in one ALTER TABLE is not supported")
-            .with_hint("Use statements of their own."));
+        return Err(beside_others());
     }
     apply(engine, transaction, &name, &region, schema, in_block)?;
+    for (name, sequence) in named {
+        engine.catalog().put_sequence(transaction.draft(engine.catalog()), &name, Some(sequence));
+    }
     for index in dropped {
         transaction.drop_index(Arc::clone(&region), index);
     }
@@ -203,6 +242,11 @@ pub(super) async fn alter(
         region.restart_numbers(column, number);
     }
     Ok(done)
+}
+
+fn beside_others() -> Error {
+    Error::unsupported("adding a constraint beside other changes in one ALTER TABLE is not supported")
+        .with_hint("Use statements of their own.")
 }
 
 /// Whether a command is about the options of a table only.
@@ -229,6 +273,29 @@ fn refuse_identity(schema: &TableSchema, ordinal: usize) -> Result<()> {
             format!("column \"{}\" of relation \"{}\" is an identity column", column.name, schema.name),
         )),
         _ => Ok(()),
+    }
+}
+
+/// `ALTER COLUMN ... ADD GENERATED ... AS IDENTITY`: how the column counts.
+///
+/// # Errors
+/// 55000 where it can be NULL or has a default; as for an identity column of a new table.
+fn added_identity(schema: &TableSchema, ordinal: usize, constraint: &Constraint) -> Result<Sequence> {
+    let column = &schema.columns[ordinal];
+    let is_wrong = |what: &str| {
+        let message = format!("column \"{}\" of relation \"{}\" {what}", column.name, schema.name);
+        Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message))
+    };
+    let counts = sequence::of_added_identity(constraint, column.sql_type)?;
+    if column.nullable {
+        return is_wrong("must be declared NOT NULL before identity can be added");
+    }
+    match &column.default {
+        Some(ColumnDefault::Sequence(known)) if known.kind != SequenceKind::Serial => {
+            is_wrong("is already an identity column")
+        }
+        Some(_) => is_wrong("already has a default value"),
+        None => Ok(counts),
     }
 }
 

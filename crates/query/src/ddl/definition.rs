@@ -171,14 +171,21 @@ pub(super) fn finish(
     Ok(TableSchema { id, name, version: 0, columns, key, key_name, partition_by, hidden_key: is_hidden, life })
 }
 
-fn unsupported_constraint(kind: ConstrType) -> Error {
+/// 0A000
+pub(super) fn unsupported_constraint(kind: ConstrType) -> Error {
     let what = match kind {
         ConstrType::ConstrCheck => "CHECK constraints are",
         ConstrType::ConstrForeign => "FOREIGN KEY constraints are",
         ConstrType::ConstrExclusion => "EXCLUDE constraints are",
         _ => "this constraint is",
     };
-    Error::unsupported(format!("{what} not supported"))
+    let error = Error::unsupported(format!("{what} not supported"));
+    match kind {
+        ConstrType::ConstrCheck | ConstrType::ConstrForeign | ConstrType::ConstrExclusion => {
+            error.with_hint("Nothing would keep it here: leave it out.")
+        }
+        _ => error,
+    }
 }
 
 /// A column with its own constraints.

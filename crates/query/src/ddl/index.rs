@@ -171,7 +171,7 @@ pub(super) async fn make(
         }
         tokio::task::yield_now().await;
     }
-    transaction.writes.check_values(region).map_err(|error| cannot_create(&definition, error))?;
+    transaction.writes.check_values(region).map_err(|error| cannot_create(&definition.name, error))?;
     region.complete_index(&definition);
     if definition.unique.is_some() {
         // From now on it is what ON CONFLICT can name.
@@ -181,14 +181,14 @@ pub(super) async fn make(
 }
 
 /// What is wrong with rows that the same transaction has written.
-fn cannot_create(definition: &IndexDef, error: Error) -> Error {
-    if error.code() != ErrorCode::UniqueViolation || error.fields().constraint.as_deref() != Some(&definition.name) {
+pub(super) fn cannot_create(index: &str, error: Error) -> Error {
+    if error.code() != ErrorCode::UniqueViolation || error.fields().constraint.as_deref() != Some(index) {
         return error;
     }
-    let message = format!("could not create unique index \"{}\"", definition.name);
+    let message = format!("could not create unique index \"{index}\"");
     let detail = error.fields().detail.as_deref().unwrap_or_default();
     let detail = detail.replace(" already exists.", " is duplicated.");
-    Error::new(ErrorCode::UniqueViolation, message).with_detail(detail).with_constraint(definition.name.clone())
+    Error::new(ErrorCode::UniqueViolation, message).with_detail(detail).with_constraint(index)
 }
 
 /// Whether a table or an index has this name, those that the transaction has dropped aside.
@@ -301,6 +301,10 @@ pub(super) fn drop(
             None if state.table(name).is_some() => {
                 return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
                     .with_hint("Use DROP TABLE to remove a table."));
+            }
+            None if state.sequence(name).is_some() => {
+                return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
+                    .with_hint("Use DROP SEQUENCE to remove a sequence."));
             }
             None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
                 let has_key = |region: &&Arc<Region>| region.schema().key_name == name;

@@ -3,7 +3,7 @@
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, Sequence, SequenceKind, SqlType};
 use pg_query::protobuf::{Constraint, DefElem};
 
-use super::options;
+use super::{named_sequence, options};
 
 /// The largest and the smallest number of an integer type; `None` for another type.
 fn bounds(scalar: ScalarType) -> Option<(i64, i64)> {
@@ -25,12 +25,50 @@ pub(super) fn of_type(scalar: ScalarType) -> Sequence {
 /// # Errors
 /// 22023 where the type or an option does not fit, 42601 for an option that stands there twice, 0A000 for CYCLE.
 pub(super) fn of_identity(constraint: &Constraint, sql_type: SqlType) -> Result<Sequence> {
+    let SqlType::Scalar(scalar @ (ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8)) = sql_type else {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+    };
+    let kind = if constraint.generated_when == "a" { SequenceKind::Always } else { SequenceKind::ByDefault };
+    of_options(&constraint.options, &[], scalar, kind)
+}
+
+/// How a column counts that becomes an identity column later; a dump names its sequence, too.
+///
+/// # Errors
+/// As [`of_identity`].
+pub(super) fn of_added_identity(constraint: &Constraint, sql_type: SqlType) -> Result<Sequence> {
+    let is_name = |node: &pg_query::Node| {
+        options::elements(std::slice::from_ref(node)).any(|option| option.defname == named_sequence::NAME)
+    };
+    let mut plain = constraint.clone();
+    plain.options.retain(|node| !is_name(node));
+    of_identity(&plain, sql_type)
+}
+
+/// How something counts in numbers of a type; options of these names are none of its business.
+///
+/// # Errors
+/// As [`of_identity`].
+pub(super) fn of_options(
+    elements: &[pg_query::Node],
+    others: &[&str],
+    scalar: ScalarType,
+    kind: SequenceKind,
+) -> Result<Sequence> {
     let invalid = |message: String| Error::new(ErrorCode::InvalidParameterValue, message);
-    let (SqlType::Scalar(scalar), Some((type_min, type_max))) = (sql_type, bounds(sql_type.scalar())) else {
-        return Err(invalid("identity column type must be smallint, integer, or bigint".to_owned()));
+    let Some((type_min, type_max)) = bounds(scalar) else {
+        return Err(invalid("sequence type must be smallint, integer, or bigint".to_owned()));
+    };
+    let (one, all) = match kind {
+        SequenceKind::Serial => ("a sequence", "sequences"),
+        SequenceKind::ByDefault | SequenceKind::Always => ("an identity column", "identity columns"),
     };
     let (mut start, mut increment, mut min, mut max) = (None, None, None, None);
-    for element in options::elements(&constraint.options) {
+    for element in options::elements(elements) {
+        if others.contains(&element.defname.as_str()) {
+            continue;
+        }
         let target = match element.defname.as_str() {
             "start" => &mut start,
             "increment" => &mut increment,
@@ -40,10 +78,10 @@ pub(super) fn of_identity(constraint: &Constraint, sql_type: SqlType) -> Result<
             "cache" if number(element)?.is_none_or(|size| size > 0) => continue,
             "cache" => return Err(invalid("CACHE (0) must be greater than zero".to_owned())),
             "cycle" if options::value_of(element).is_none_or(|value| value == "false") => continue,
-            "cycle" => return Err(Error::unsupported("identity columns that CYCLE are not supported")),
+            "cycle" => return Err(Error::unsupported(format!("{all} that CYCLE are not supported"))),
             other => {
                 let option = other.replace('_', " ").to_uppercase();
-                return Err(Error::unsupported(format!("{option} of an identity column is not supported")));
+                return Err(Error::unsupported(format!("{option} of {one} is not supported")));
             }
         };
         if target.replace(number(element)?).is_some() {
@@ -71,7 +109,6 @@ pub(super) fn of_identity(constraint: &Constraint, sql_type: SqlType) -> Result<
     if start > max {
         return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
     }
-    let kind = if constraint.generated_when == "a" { SequenceKind::Always } else { SequenceKind::ByDefault };
     Ok(Sequence { start, increment, min, max, kind })
 }
 

@@ -20,6 +20,7 @@ use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, Ro
 use super::ShardedTable;
 use super::alter::altering;
 use super::checks::{name_checks, without_checks};
+use super::comments::TableComments;
 use super::held::leaving;
 use super::kept::KeptTable;
 use super::sizes::Sizes;
@@ -292,8 +293,8 @@ pub(super) fn define_in(
     check_defaults(&schema)?;
     let routed =
         route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
-    let (fleet, sizes) = (Arc::clone(fleet), Sizes::default());
-    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet, sizes })
+    let (fleet, sizes, comments) = (Arc::clone(fleet), Sizes::default(), TableComments::default());
+    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet, sizes, comments })
 }
 
 /// Takes a yes or no out of the options, which the rule knows nothing of.
@@ -521,8 +522,8 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let statement = KeptTable::read(name, text)?.made;
-    let table = define(engine, fleet, name, &statement)?;
+    let kept = KeptTable::read(name, text)?;
+    let table = ShardedTable { comments: kept.comments, ..define(engine, fleet, name, &kept.made)? };
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));
     engine.catalog().publish(&draft, || Ok(())).map(drop)

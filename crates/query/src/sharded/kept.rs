@@ -21,6 +21,7 @@ pub(super) use self::keys::KeptKey;
 
 use self::keys::{marked, name_keys, primary_named, take_keys};
 use super::checks::{constraint_of, constraints, is_kind, name_checks};
+use super::comments::TableComments;
 use super::rule::{options_of, set_options};
 use crate::grammar;
 use crate::sql_types::{resolve, string_of};
@@ -61,6 +62,8 @@ pub(super) struct KeptTable {
     pub(super) indexes: Vec<IndexStmt>,
     /// Its primary key and UNIQUE constraints, by names that they have here.
     pub(super) keys: Vec<KeptKey>,
+    /// What COMMENT says of it.
+    pub(super) comments: TableComments,
 }
 
 impl KeptTable {
@@ -75,13 +78,16 @@ impl KeptTable {
         let Some(NodeEnum::CreateStmt(mut made)) = nodes.next() else { return Err(none_of_ours()) };
         name_checks(&mut made)?;
         name_keys(&mut made);
-        let mut table = Self { made, indexes: Vec::new(), keys: Vec::new() };
+        let mut table = Self { made, indexes: Vec::new(), keys: Vec::new(), comments: TableComments::default() };
         for node in nodes {
             match node {
                 NodeEnum::AlterTableStmt(statement) => {
                     for command in &statement.cmds {
                         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
                         table.alter(command)?;
+                        if !table.has_primary_key() {
+                            table.comments.drop_key();
+                        }
                     }
                     name_keys(&mut table.made);
                 }
@@ -90,6 +96,7 @@ impl KeptTable {
                 }
                 NodeEnum::RenameStmt(statement) => table.rename_column(&statement.subname, &statement.newname)?,
                 NodeEnum::IndexStmt(index) => table.indexes.push(*index),
+                NodeEnum::CommentStmt(statement) => table.comments.say(&statement),
                 _ => return Err(none_of_ours()),
             }
         }
@@ -103,6 +110,15 @@ impl KeptTable {
         let is_check = |constraint: &Constraint| constraint.contype == check && constraint.conname == *name;
         let mut keys = self.keys.iter();
         if constraints(&self.made).any(is_check) { None } else { keys.find(|key| key.name == *name) }
+    }
+
+    /// Whether it has a CHECK constraint or a key of this name.
+    pub(super) fn has_constraint(&self, name: &str) -> bool {
+        constraints(&self.made).any(|constraint| constraint.conname == *name) || self.key(name).is_some()
+    }
+
+    fn has_primary_key(&self) -> bool {
+        constraints(&self.made).any(|constraint| constraint.contype == ConstrType::ConstrPrimary as i32)
     }
 
     /// Whether two of its keys have the same columns: whether a shard has both nobody can tell by them.
@@ -192,6 +208,7 @@ impl KeptTable {
 
     /// As PostgreSQL does: indexes and constraints go with any of their columns.
     fn drop_column(&mut self, column: &str) -> Result<()> {
+        self.comments.drop_column(column);
         let mut lost_key: Vec<String> = Vec::new();
         for element in mem::take(&mut self.made.table_elts) {
             let goes = match &element.node {
@@ -235,6 +252,7 @@ impl KeptTable {
 
     /// Gives a column another name, wherever it is named.
     fn rename_column(&mut self, from: &str, to: &str) -> Result<()> {
+        self.comments.rename_column(from, to);
         for element in &mut self.made.table_elts {
             match &mut element.node {
                 Some(NodeEnum::ColumnDef(definition)) => {

@@ -2,7 +2,21 @@
 //!
 //! Called for statements that nothing else knows.
 
+use ashlar_base::Error;
 use pg_query::NodeEnum;
+
+/// 0A000, and what a dump can leave out.
+pub(super) fn refusal(node: &NodeEnum, text: &str) -> Error {
+    let error = Error::unsupported(format!("{} is not supported", command(node, text)));
+    match node {
+        NodeEnum::GrantStmt(_) | NodeEnum::GrantRoleStmt(_) | NodeEnum::AlterDefaultPrivilegesStmt(_) => {
+            error.with_hint("Every user may do everything here. pg_dump --no-privileges leaves such statements out.")
+        }
+        NodeEnum::AlterOwnerStmt(_) => error.with_hint("pg_dump --no-owner leaves such statements out."),
+        NodeEnum::ViewStmt(_) => error.with_hint("Make a table of its rows with CREATE TABLE ... AS, or leave it out."),
+        _ => error,
+    }
+}
 
 /// The command, as PostgreSQL's documentation is titled; the first word of the text where it is a rare one.
 pub(super) fn command(node: &NodeEnum, text: &str) -> String {

@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 
+use super::descriptions::{self, Described};
 use super::functions::cast;
 use super::objects::{self, ObjectKind};
 use super::pg_catalog::{DATABASE_OID, NAMESPACES, OWNER_OID};
@@ -68,6 +69,12 @@ pub enum Answer {
     SchemaPrivilege,
     /// The same of the database.
     DatabasePrivilege,
+    /// What COMMENT says of an object.
+    Comment,
+    /// The same of a column.
+    ColumnComment,
+    /// The same of the database.
+    SharedComment,
 }
 
 /// A function over one picture of the catalog.
@@ -125,6 +132,9 @@ const FUNCTIONS: &[(&str, Answer, &[usize])] = &[
     ("has_any_column_privilege", Answer::TablePrivilege, &[2, 3]),
     ("has_schema_privilege", Answer::SchemaPrivilege, &[2, 3]),
     ("has_database_privilege", Answer::DatabasePrivilege, &[2, 3]),
+    ("obj_description", Answer::Comment, &[1, 2]),
+    ("col_description", Answer::ColumnComment, &[2]),
+    ("shobj_description", Answer::SharedComment, &[2]),
 ];
 
 /// The function of this name, for a picture of the catalog.
@@ -293,6 +303,7 @@ impl BoundFunction {
                 Ok(Arc::new(numbers.iter().map(is_table).collect::<BooleanArray>()))
             }
             Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => self.privilege(args),
+            Answer::Comment | Answer::ColumnComment | Answer::SharedComment => self.comments(args),
             Answer::User | Answer::Database | Answer::Pid => internal_err!("{} takes no argument", self.name),
         }
     }
@@ -386,6 +397,39 @@ impl BoundFunction {
         let numbers = numbers.as_primitive::<Int64Type>();
         let may = |row: usize| (known(row) && exists(numbers.value(row))).then_some(true);
         Ok(Arc::new((0..object.len()).map(may).collect::<BooleanArray>()))
+    }
+
+    /// What COMMENT says: of an object by its number and the name of its table, of a column by its table's number and its own.
+    fn comments(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let numbers = self.numbers(&args[0], ObjectKind::Class)?;
+        let described: Vec<Described> = match self.answer {
+            Answer::SharedComment => descriptions::shared(&self.catalog).into_iter().collect(),
+            _ => descriptions::all(&self.catalog, &relations::all(&self.catalog)),
+        };
+        let text = |found: Option<&Described>| found.map(|found| found.text.to_string());
+        if self.answer == Answer::ColumnComment {
+            let columns = cast(&args[1], &DataType::Int64)?;
+            let comment = |(number, column): (Option<i64>, Option<i64>)| {
+                let (number, column) = (number?, column?);
+                let table = descriptions::class_of("pg_class")?;
+                let is_it = |one: &&Described| one.class == table && one.object == number;
+                text(described.iter().filter(is_it).find(|one| i64::from(one.column) == column))
+            };
+            let rows = numbers.iter().zip(columns.as_primitive::<Int64Type>().iter());
+            return Ok(Arc::new(rows.map(comment).collect::<StringArray>()));
+        }
+        let classes = args.get(1).map(|names| cast(names, &DataType::Utf8)).transpose()?;
+        let comment = |(row, number): (usize, Option<i64>)| {
+            let (number, classes) = (number?, classes.as_ref().map(|names| names.as_string::<i32>()));
+            let class = match classes {
+                None => None,
+                Some(names) if names.is_null(row) => return None,
+                Some(names) => Some(descriptions::class_of(names.value(row))?),
+            };
+            let is_it = |one: &&Described| one.column == 0 && one.object == number;
+            text(described.iter().filter(is_it).find(|one| class.is_none_or(|class| one.class == class)))
+        };
+        Ok(Arc::new(numbers.iter().enumerate().map(comment).collect::<StringArray>()))
     }
 
     fn check_database(&self, array: &ArrayRef) -> Result<()> {

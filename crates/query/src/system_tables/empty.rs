@@ -41,7 +41,6 @@ pub(super) const TABLES: &[Definition] = &[
         "classid bigint, objid bigint, objsubid integer, refclassid bigint, refobjid bigint, \
             refobjsubid integer, deptype text",
     ),
-    empty("pg_description", "objoid bigint, classoid bigint, objsubid integer, description text"),
     empty("pg_enum", "oid bigint, enumtypid bigint, enumsortorder real, enumlabel text"),
     empty(
         "pg_extension",
@@ -95,7 +94,6 @@ pub(super) const TABLES: &[Definition] = &[
         "seqrelid bigint, seqtypid bigint, seqstart bigint, seqincrement bigint, seqmax bigint, \
             seqmin bigint, seqcache bigint, seqcycle boolean",
     ),
-    empty("pg_shdescription", "objoid bigint, classoid bigint, description text"),
     empty(
         "pg_statistic_ext",
         "oid bigint, stxrelid bigint, stxname text, stxnamespace bigint, stxowner bigint, \

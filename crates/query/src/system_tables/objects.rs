@@ -162,7 +162,10 @@ fn type_of(text: &str) -> Option<SqlType> {
 }
 
 /// The parts of a dotted name, folded.
-fn names(text: &str) -> Result<Vec<String>> {
+///
+/// # Errors
+/// 42602 where the text is none.
+pub(crate) fn names(text: &str) -> Result<Vec<String>> {
     let invalid = || Error::new(ErrorCode::InvalidName, "invalid name syntax");
     let mut parser = Parser::new(&Postgres).try_with_sql(text).map_err(|_| invalid())?;
     let name = parser.parse_object_name(false).map_err(|_| invalid())?;

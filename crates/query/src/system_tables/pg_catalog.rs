@@ -12,7 +12,7 @@ use crate::catalog::Table;
 
 /// OIDs of what PostgreSQL makes at its birth; the last two schemas have theirs from us.
 const PG_CATALOG_OID: i64 = 11;
-const PUBLIC_OID: i64 = 2200;
+pub(super) const PUBLIC_OID: i64 = 2200;
 const INFORMATION_SCHEMA_OID: i64 = 13_000;
 const ASHLAR_OID: i64 = 13_001;
 pub(super) const DATABASE_OID: i64 = 5;

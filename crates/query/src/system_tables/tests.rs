@@ -208,3 +208,37 @@ fn functions_know_null() {
         "#]],
     );
 }
+
+#[test]
+fn comments_are_numbered_as_what_they_are_about() {
+    let engine = engine();
+    for sql in [
+        "COMMENT ON TABLE item IS 'table'",
+        "COMMENT ON COLUMN item.label IS 'column'",
+        "COMMENT ON INDEX item_pkey IS 'index'",
+        "COMMENT ON CONSTRAINT item_id_not_null ON item IS 'constraint'",
+        "COMMENT ON DATABASE ashlar IS 'database'",
+    ] {
+        testing::alone(&engine, sql).unwrap();
+    }
+    let rows =
+        |table| pretty_format_batches(&query(&engine, "pg_catalog", table, "SELECT * FROM t")).unwrap().to_string();
+    expect![[r#"
+        +------------+----------+----------+------------------------+
+        | objoid     | classoid | objsubid | description            |
+        +------------+----------+----------+------------------------+
+        | 2200       | 2615     | 0        | standard public schema |
+        | 16385      | 1259     | 0        | table                  |
+        | 16385      | 1259     | 2        | column                 |
+        | 2147500033 | 1259     | 0        | index                  |
+        | 33556481   | 2606     | 0        | constraint             |
+        +------------+----------+----------+------------------------+"#]]
+    .assert_eq(&rows("pg_description"));
+    expect![[r#"
+        +--------+----------+-------------+
+        | objoid | classoid | description |
+        +--------+----------+-------------+
+        | 5      | 1262     | database    |
+        +--------+----------+-------------+"#]]
+    .assert_eq(&rows("pg_shdescription"));
+}

@@ -18,7 +18,7 @@ mod unique;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, Result, TableId, TableSchema};
+use ashlar_base::{Datum, Error, IndexDef, Result, TableId, TableSchema};
 
 pub use batch::RowBatch;
 pub(crate) use load::Load;
@@ -268,6 +268,19 @@ impl WriteSet {
         let staged = self.staged_mut(region, version, read_at)?;
         staged.alter(new, read_at.timestamp())?;
         Ok(Region::altered(staged.region(), staged.base_version(), staged.shape()))
+    }
+
+    /// Ends a table with the commit, because another one has its rows as of `read_at`, and these indexes: 40001 if it has another shape
+    /// than that of `version`, and at commit if somebody else has written to it since, or it has other indexes by then. Nobody writes
+    /// to it, or begins to read it, once this is committed. The region is still to be dropped.
+    pub fn retire(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        indexes: Arc<[Arc<IndexDef>]>,
+        read_at: &Snapshot,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.retire(indexes, read_at.timestamp())
     }
 
     /// Reads without writing: at commit 40001, if another commit changed this key after `read_at`. `version` as for

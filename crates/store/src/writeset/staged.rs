@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
+use ashlar_base::{Datum, Error, ErrorCode, IndexDef, PartitionId, Result, TableSchema, Timestamp, Value};
 
 use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
@@ -100,6 +100,8 @@ struct Alteration {
     before: Arc<Shape>,
     /// Nobody else may have written to the table since.
     read_at: Timestamp,
+    /// Another table has its rows from the commit on, and these indexes; `None`: it stays.
+    retires: Option<Arc<[Arc<IndexDef>]>>,
 }
 
 /// A key that was read, and that nobody else may have changed since.
@@ -226,11 +228,28 @@ impl Staged {
                 _ => error,
             })?;
         let before = std::mem::replace(&mut self.shape, Arc::new(shape));
-        self.alterations.push(Alteration { before, read_at });
+        self.alterations.push(Alteration { before, read_at, retires: None });
         self.values.forget();
         self.length.alterations += 1;
         *self.overlay.get_mut() = None;
         Ok(())
+    }
+
+    /// The table goes with the commit: another one has its rows, and these indexes.
+    pub(crate) fn retire(&mut self, indexes: Arc<[Arc<IndexDef>]>, read_at: Timestamp) -> Result<()> {
+        // Whoever has planned with the shape that there is finds another one.
+        let mut schema = TableSchema::clone(self.schema());
+        schema.version += 1;
+        self.alter(Arc::new(schema), read_at)?;
+        if let Some(last) = self.alterations.last_mut() {
+            last.retires = Some(indexes);
+        }
+        Ok(())
+    }
+
+    /// The indexes that another table has from the commit on, where it has the rows too.
+    pub(crate) fn retires(&self) -> Option<&[Arc<IndexDef>]> {
+        self.alterations.iter().find_map(|alteration| alteration.retires.as_deref())
     }
 
     /// The row of a key that is pending, a deletion included.

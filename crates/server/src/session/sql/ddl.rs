@@ -59,6 +59,7 @@ impl SqlSession {
         self.transaction = Some(transaction);
         let done = done?;
         self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
+        self.notices.extend(done.warnings.into_iter().map(|error| Notice { severity: "WARNING", error }));
         Ok(Executed::Complete(done.tag.as_str().into()))
     }
 }

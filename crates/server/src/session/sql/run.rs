@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
-use ashlar_query::CatalogState;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
@@ -11,6 +10,7 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
+use ashlar_query::{CatalogState, sequences};
 use ashlar_store::{ReadView, Way};
 use tokio::sync::mpsc;
 
@@ -609,6 +609,12 @@ impl SqlSession {
             }
             SessionCommand::Configure(items) => {
                 let row = self.configure(items, &portal.parameters)?;
+                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
+            }
+            SessionCommand::SetNumber { sequence, value, is_called } => {
+                self.refuse_write(true, &Kind::Empty)?;
+                sequences::set_number(&self.catalog(), sequence, *value, *is_called)?;
+                let row = vec![Value::Int8(*value)];
                 self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
             }
             SessionCommand::Nothing(tag) => done(tag),

@@ -94,7 +94,12 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("role", "none", Rule::Only(&["none"]), false),
     // There are no policies.
     ("row_security", "on", Rule::Bool, false),
-    ("search_path", "public", Rule::Only(&["public", "\"$user\", public", "$user, public", "\"$user\",public"]), false),
+    (
+        "search_path",
+        "public",
+        Rule::Only(&["public", "", "\"$user\", public", "$user, public", "\"$user\",public"]),
+        false,
+    ),
     ("server_encoding", "UTF8", Rule::Fixed, true),
     ("server_version", "", Rule::Fixed, true),
     ("server_version_num", "180000", Rule::Fixed, false),

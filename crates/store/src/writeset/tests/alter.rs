@@ -1,6 +1,6 @@
 //! A table that a transaction alters: its own picture of it, and all or nothing at the commit.
 
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ErrorCode, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ErrorCode, IndexDef, IndexKind, TableId, TableSchema, Value};
 
 use crate::testing::{INT8, numbers, scan_map, store};
 use crate::writeset::*;
@@ -182,4 +182,47 @@ fn a_column_without_nulls_needs_a_table_without_rows() {
     writes.alter(&region, 1, strict, &store.snapshot()).unwrap();
     store.commit(&mut writes).unwrap();
     assert_eq!(region.schema().version, 2);
+}
+
+#[test]
+fn a_table_whose_rows_another_one_has_takes_no_more_writes() {
+    let int = Datum::Int8;
+    let store = store(4, 4);
+    let (region, other) = (store.create_region(numbers(1)).unwrap(), store.create_region(numbers(2)).unwrap());
+    put(&region, 1, 10);
+    let snapshot = store.snapshot();
+    let mut writes = WriteSet::new();
+    writes.insert(&other, 1, &snapshot, &[int(1), int(10)]).unwrap();
+    writes.retire(&region, 1, region.every_index(), &snapshot).unwrap();
+    let mut late = WriteSet::new();
+    late.upsert(&region, 1, &snapshot, &[int(2), int(20)]).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert!(region.is_dropped() && other.get(&[int(1)], |row| row.is_some()));
+    assert_eq!(store.commit(&mut late).unwrap_err().code(), ErrorCode::SerializationFailure);
+    let row = [int(3), int(30)];
+    let written = region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row })).map(drop);
+    assert_eq!(written.unwrap_err().code(), ErrorCode::UndefinedTable);
+}
+
+#[test]
+fn a_table_stays_where_somebody_has_written_to_it_or_given_it_an_index_meanwhile() {
+    let others: [fn(&Region); 2] = [
+        |region| put(region, 5, 50),
+        |region| {
+            let columns = vec![region.schema().columns[1].id];
+            region.add_index(&Arc::new(IndexDef::plain(TableId(9), "late", IndexKind::Hash, columns)));
+        },
+    ];
+    for (number, other) in others.into_iter().enumerate() {
+        let store = store(4, 4);
+        let region = store.create_region(numbers(1)).unwrap();
+        put(&region, 1, 10);
+        let snapshot = store.snapshot();
+        let mut writes = WriteSet::new();
+        writes.retire(&region, 1, region.every_index(), &snapshot).unwrap();
+        other(&region);
+        assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure, "{number}");
+        assert!(!region.is_dropped() && region.schema().version == 1);
+        put(&region, 6, 60);
+    }
 }

@@ -1,0 +1,150 @@
+//! Sequences by their names, as CREATE SEQUENCE and dumps have them: a part of the catalog's picture.
+//!
+//! A column counts by itself. A sequence is how it is to count, until it is the default of a column, and a name for that column's counter from
+//! then on. `ddl::named_sequence` makes and changes them, in drafts as tables are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, Sequence, TableId};
+use ashlar_functions::error::undefined_table;
+use ashlar_store::Region;
+use pg_query::protobuf::RangeVar;
+
+use crate::catalog::{CatalogState, Table};
+use crate::comments::{self, Part};
+use crate::ddl::{free_name, relation_name};
+use crate::system_tables::objects;
+
+/// A sequence with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NamedSequence {
+    /// How it counts.
+    pub(crate) counts: Sequence,
+    /// The column that it goes with.
+    pub(crate) column: Option<(TableId, ColumnId)>,
+}
+
+/// All sequences of a picture; a picture that has the same shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sequences(Arc<BTreeMap<String, NamedSequence>>);
+
+impl Sequences {
+    /// The sequence of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<NamedSequence> {
+        self.0.get(name).copied()
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, NamedSequence)> {
+        self.0.iter().map(|(name, sequence)| (name.as_str(), *sequence))
+    }
+
+    /// Gives a name to a sequence, or takes it away.
+    pub(crate) fn set(&mut self, name: &str, sequence: Option<NamedSequence>) {
+        let all = Arc::make_mut(&mut self.0);
+        match sequence {
+            Some(sequence) => all.insert(name.to_owned(), sequence),
+            None => all.remove(name),
+        };
+    }
+
+    /// Forgets those of columns that these tables do not have.
+    pub(crate) fn forget_gone<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let tables: BTreeMap<TableId, &Table> = tables.map(|table| (table.id(), table)).collect();
+        let stands = |sequence: &NamedSequence| {
+            sequence.column.is_none_or(|(table, column)| {
+                tables.get(&table).is_some_and(|table| comments::has(table, Part::Column(column)))
+            })
+        };
+        if !self.0.values().all(stands) {
+            Arc::make_mut(&mut self.0).retain(|_, sequence| stands(&*sequence));
+        }
+    }
+}
+
+/// The name of the sequence that PostgreSQL makes for a column.
+pub(crate) fn name_of(table: &str, column: &str) -> String {
+    free_name(table, &[column.to_owned()], "seq", |_| false)
+}
+
+/// A column that counts.
+struct Counting {
+    region: Arc<Region>,
+    column: ColumnDef,
+    counts: Sequence,
+}
+
+impl Counting {
+    /// The column of a table, where it counts.
+    fn new(region: &Arc<Region>, is_it: impl Fn(&ColumnDef) -> bool) -> Option<Self> {
+        let schema = region.schema();
+        schema.visible_columns().iter().filter(|&column| is_it(column)).find_map(|column| match column.default {
+            Some(ColumnDefault::Sequence(counts)) => {
+                Some(Self { region: Arc::clone(region), column: column.clone(), counts })
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The tables in memory.
+fn regions(state: &CatalogState) -> impl Iterator<Item = &Arc<Region>> {
+    state.tables().filter_map(|(_, table)| match table {
+        Table::Grid(region) => Some(region),
+        Table::File(_) | Table::Sharded(_) => None,
+    })
+}
+
+/// The column that has a sequence for its default.
+fn counting(state: &CatalogState, sequence: NamedSequence) -> Option<Counting> {
+    let (table, column) = sequence.column?;
+    let region = regions(state).find(|region| region.id() == table)?;
+    Counting::new(region, |known| known.id == column)
+}
+
+/// What takes its numbers from a sequence, as `column c of table t`; `None`: nothing does.
+pub(crate) fn user_of(state: &CatalogState, sequence: NamedSequence) -> Option<String> {
+    let found = counting(state, sequence)?;
+    Some(format!("column {} of table {}", found.column.name, found.region.schema().name))
+}
+
+/// `setval`: the next number of the column that counts by a sequence follows `value`, or is it where it is not called yet. At once, as in
+/// PostgreSQL, whatever becomes of the transaction.
+///
+/// # Errors
+/// 42P01 and 42809 for a name, 22003 for a number out of bounds, 0A000 for a sequence that is no column's.
+pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool) -> Result<()> {
+    let mut parts = objects::names(name)?;
+    let relname = parts.pop().unwrap_or_default();
+    let schemaname = parts.pop().unwrap_or_default();
+    let name = relation_name(Some(&RangeVar { schemaname, relname, ..RangeVar::default() }))?;
+    let found = match state.sequence(&name) {
+        Some(sequence) => counting(state, sequence).ok_or_else(|| {
+            Error::unsupported(format!("sequence \"{name}\" gives no numbers before it is the default of a column"))
+        })?,
+        None => {
+            let of_column = |region: &Arc<Region>| {
+                let table = region.schema().name.clone();
+                Counting::new(region, |column| name_of(&table, &column.name) == name)
+            };
+            match regions(state).find_map(of_column) {
+                Some(found) => found,
+                None if state.is_relation(&name) => {
+                    return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a sequence")));
+                }
+                None => return Err(undefined_table(&name)),
+            }
+        }
+    };
+    let (min, max) = (found.counts.min, found.counts.max);
+    if !(min..=max).contains(&value) {
+        let message = format!("setval: value {value} is out of bounds for sequence \"{name}\" ({min}..{max})");
+        return Err(Error::new(ErrorCode::NumericOutOfRange, message));
+    }
+    found.region.restart_numbers(found.column.id, value);
+    if is_called { found.region.next_number(&found.column).map(drop) } else { Ok(()) }
+}
