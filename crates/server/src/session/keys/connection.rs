@@ -38,8 +38,9 @@ pub(super) fn reset(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let index = integer_or_error(args.at(1))?;
+/// Refuses the number of a database that is not there.
+pub(super) fn check_database(number: &[u8]) -> Outcome {
+    let index = integer_or_error(number)?;
     if i32::try_from(index).is_err() {
         let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
         return Err(KeyError::Redis(text));
@@ -47,6 +48,11 @@ pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>)
     if index != 0 {
         return Err(KeyError::Redis("ERR DB index is out of range"));
     }
+    Ok(())
+}
+
+pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    check_database(args.at(1))?;
     reply.ok();
     Ok(())
 }

@@ -190,7 +190,7 @@ impl Changes {
             let column = &schema.columns[ordinal];
             let value = text::parse(column.sql_type, text::utf8(bytes)?, &style())?;
             if row.key_value(ordinal).is_none() && column.is_always_generated() {
-                return Err(generated_error(column));
+                return Err(generated_error(column).into());
             }
             if let Some(key) = row.key_value(ordinal) {
                 if *key != value {
@@ -234,9 +234,10 @@ fn key_column_error(column: &ColumnDef, what: &str) -> KeyError {
     Error::unsupported(message).into()
 }
 
-fn generated_error(column: &ColumnDef) -> KeyError {
+/// 428C9 for a column whose values the table makes itself.
+pub(super) fn generated_error(column: &ColumnDef) -> Error {
     let message = format!("column \"{}\" is always generated and cannot be given a value", column.name);
-    Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL").into()
+    Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL")
 }
 
 /// Inserts the row: its key, the given values, and defaults for the rest.
@@ -249,7 +250,7 @@ fn insert(row: &Row, entry: &mut Entry<'_>, given: &[(usize, Value)]) -> Outcome
             None => row.key_value(ordinal),
         };
         values.push(match value {
-            Some(_) if column.is_always_generated() => return Err(generated_error(column)),
+            Some(_) if column.is_always_generated() => return Err(generated_error(column).into()),
             Some(value) => value.clone(),
             None => default_of(row, column)?,
         });

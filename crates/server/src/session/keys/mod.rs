@@ -9,6 +9,7 @@ mod access;
 mod arguments;
 mod clients;
 mod connection;
+mod copying;
 mod describe;
 mod error;
 mod expiry;

@@ -3,7 +3,9 @@
 //! Called by `mod.rs` for every command. A command that is not in this table does not exist.
 
 use super::{Args, KeySession, Reply};
-use super::{connection, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings, transaction};
+use super::{
+    connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings, transaction,
+};
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
 pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
@@ -152,6 +154,7 @@ const fn index() -> [u8; 256] {
 
 const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
 const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
+const TWO_KEYS: Keys = Keys { first: 1, last: 2, step: 1 };
 const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
 
@@ -245,6 +248,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("hstrlen",  3, READ_FAST,  ONE_KEY,  Hash, "3.2.0", "Get the length of the text of a column", hashes::hstrlen),
     row("hvals",    2, READ,       ONE_KEY,  Hash, "2.0.0", "Get the values of a row that are not NULL", hashes::hvals),
     // Keys and rows alike.
+    row("copy",    -3, GROW,       TWO_KEYS, Generic, "6.2.0", "Copy a key to another key, or a row to another key of its table", copying::copy),
     row("dbsize",   1, COUNT,      NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
     row("del",     -2, WRITE,      ALL_KEYS, Generic, "1.0.0", "Delete keys or rows", keyspace::del),
     row("exists",  -2, READ_FAST,  ALL_KEYS, Generic, "1.0.0", "Count how many of the keys or rows exist", keyspace::exists),
@@ -257,6 +261,8 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("pexpireat", -3, WRITE_FAST, ONE_KEY, Generic, "2.6.0", "Set when a key or row expires, in milliseconds since 1970", expiry::pexpireat),
     row("pexpiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in milliseconds since 1970", expiry::pexpiretime),
     row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key or row in milliseconds", expiry::pttl),
+    row("rename",   3, WRITE,      TWO_KEYS, Generic, "1.0.0", "Rename a key, or give a row another key", copying::rename),
+    row("renamenx", 3, WRITE_FAST, TWO_KEYS, Generic, "1.0.0", "Rename a key, or give a row another key, only if nothing has the new name", copying::renamenx),
     row("scan",    -2, SCAN,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),
     row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist, and let them count as used", keyspace::touch),
     row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key or row in seconds", expiry::ttl),
