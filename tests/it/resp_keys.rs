@@ -387,5 +387,37 @@ fn the_figures_of_info_are_true() {
     let mut last = client(&ashlar);
     assert!(matches!(last.command(&words("GET a b")).unwrap(), Reply::Error(_)));
     assert_eq!(figure("total_error_replies"), "1");
+    assert_eq!(last.command(&words("CONFIG RESETSTAT")).unwrap(), Reply::Simple("OK".to_owned()));
+    assert_eq!(figure("total_commands_processed"), "1");
+    assert_eq!(figure("total_error_replies"), "0");
+    assert_eq!(figure("total_connections_received"), "0");
+    ashlar.stop();
+}
+
+#[test]
+fn the_bound_of_memory_changes_while_the_server_runs() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let ok = Reply::Simple("OK".to_owned());
+    let value = "x".repeat(1 << 20);
+    for number in 0..32 {
+        assert_eq!(own.command(&["SET", &format!("bound:{number}"), &value]).unwrap(), ok);
+    }
+    assert_eq!(own.command(&words("CONFIG SET maxmemory 16mb")).unwrap(), ok);
+    let refused = own.command(&["SET", "bound:more", &value]).unwrap();
+    assert!(matches!(&refused, Reply::Error(text) if text.starts_with("OOM ")), "{refused:?}");
+    assert_eq!(own.command(&words("GET bound:more")).unwrap(), Reply::Null);
+    // What is there makes room, where it may.
+    assert_eq!(own.command(&words("CONFIG SET maxmemory-policy allkeys-lru")).unwrap(), ok);
+    let more = ["SET", "bound:more", &value];
+    let takes_more = || own.command(&more).unwrap() == ok;
+    assert!(wait_for(Duration::from_secs(60), takes_more), "nothing makes room");
+    let Reply::Integer(left) = own.command(&["DBSIZE"]).unwrap() else { panic!("DBSIZE counts") };
+    assert!((1..=16).contains(&left), "{left} values of a MiB are left of 33");
+    assert_eq!(own.command(&words("CONFIG SET maxmemory 1gb maxmemory-policy noeviction")).unwrap(), ok);
+    for number in 0..32 {
+        assert_eq!(own.command(&["SET", &format!("bound:{number}"), &value]).unwrap(), ok);
+    }
+    assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(33));
     ashlar.stop();
 }

@@ -1,4 +1,4 @@
-//! INFO and CONFIG GET: true figures under Redis's names.
+//! INFO: true figures under Redis's names.
 //!
 //! Called through the command table. Where Redis has a field whose truth here nobody measures, the field is absent.
 
@@ -10,7 +10,7 @@ use ashlar_store::Expiring;
 
 use super::arguments::{Args, is};
 use super::error::Outcome;
-use super::{KeyService, KeySession, Reply, glob, keyspace};
+use super::{KeyService, KeySession, Reply, keyspace};
 
 /// The Redis version whose commands, replies and error texts are followed; clients choose their behaviour by it.
 const REDIS_VERSION: &str = "7.0.15";
@@ -80,27 +80,29 @@ fn memory(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
     let process = ashlar_telemetry::allocator::memory();
     write!(out, "used_memory:{}\r\nused_memory_rss:{}\r\n", process.allocated, process.resident)?;
+    let store = service.shared.engine.store();
     write!(
         out,
         "used_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{}\r\nmem_allocator:jemalloc\r\n",
-        service.shared.engine.store().memory_used(),
-        memory_max(service),
+        store.memory_used(),
+        store.memory_max(),
         policy(service),
     )
 }
 
 /// Which plain keys go where memory is full, in Redis's words.
-fn policy(service: &KeyService) -> &'static str {
-    match service.kv.schema().life.eviction {
+pub(super) fn policy(service: &KeyService) -> &'static str {
+    policy_name(service.kv.schema().life.eviction)
+}
+
+/// What Redis calls it.
+pub(super) fn policy_name(eviction: Eviction) -> &'static str {
+    match eviction {
         Eviction::None => "noeviction",
         Eviction::Lru => "allkeys-lru",
         Eviction::Lfu => "allkeys-lfu",
         Eviction::Random => "allkeys-random",
     }
-}
-
-fn memory_max(service: &KeyService) -> u64 {
-    service.shared.config.store.memory_mib_max << 20
 }
 
 fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
@@ -110,7 +112,7 @@ fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
 
 fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
-    let ended = service.shared.engine.store().ended();
+    let (ended, before) = (service.shared.engine.store().ended(), *service.ended_before.lock());
     write!(
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
@@ -118,8 +120,9 @@ fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),
-        ended.expired,
-        ended.evicted,
+        // A table that is being dropped is for a moment in none of the sums.
+        ended.expired.saturating_sub(before.expired),
+        ended.evicted.saturating_sub(before.evicted),
     )
 }
 
@@ -146,39 +149,4 @@ fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result 
     let now = u64::try_from(session.now()).unwrap_or(0);
     let (expires, ttl) = (expiring.rows.min(keys), expiring.average_left(now));
     write!(out, "db0:keys={keys},expires={expires},avg_ttl={ttl}\r\n")
-}
-
-/// The parameters of Redis that have a truth here.
-fn parameters(session: &KeySession) -> [(&'static str, String); 9] {
-    let (service, address) = (&session.service, session.client().local);
-    let server = &service.shared.config.server;
-    [
-        ("appendonly", "no".to_owned()),
-        ("bind", address.ip().to_string()),
-        ("databases", "1".to_owned()),
-        ("maxclients", server.connections_max.to_string()),
-        ("maxmemory", memory_max(service).to_string()),
-        ("maxmemory-policy", policy(service).to_owned()),
-        ("port", address.port().to_string()),
-        ("proto-max-bulk-len", server.resp_bulk_bytes_max.to_string()),
-        ("save", String::new()),
-    ]
-}
-
-pub(super) fn config_get(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let mut found = Vec::new();
-    for (name, value) in parameters(session) {
-        let asked = args.from(2).find(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-        if let Some(asked) = asked {
-            // A name without wildcards comes back as it was written.
-            let plain = asked.eq_ignore_ascii_case(name.as_bytes());
-            found.push((if plain { asked } else { name.as_bytes() }, value));
-        }
-    }
-    reply.map(found.len());
-    for (name, value) in found {
-        reply.bulk(name);
-        reply.bulk(value.as_bytes());
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@
 mod access;
 mod arguments;
 mod clients;
+mod config;
 mod connection;
 mod copying;
 mod describe;
@@ -35,7 +36,8 @@ use std::time::Instant;
 
 use ashlar_base::{Datum, Error, ErrorCode, clock};
 use ashlar_protocol::resp::{Command, FirstArguments, ReplyWriter, Version};
-use ashlar_store::{LOOKAHEAD_MAX, Region};
+use ashlar_store::{Ended, LOOKAHEAD_MAX, Region};
+use parking_lot::Mutex;
 
 use self::access::Running;
 use self::arguments::Args;
@@ -57,12 +59,14 @@ pub struct KeyService {
     kv: Arc<Region>,
     clients: Clients,
     started: Instant,
-    /// Connections since the start.
+    /// Connections since the start, or since CONFIG RESETSTAT, as what follows.
     connections: AtomicU64,
-    /// Commands since the start, refused ones included.
+    /// Commands, refused ones included.
     commands: AtomicU64,
     /// Commands answered with an error.
     errors: AtomicU64,
+    /// Rows that had ended by then.
+    ended_before: Mutex<Ended>,
     /// What replies may take that clients have not read.
     reply_bound: Arc<ReplyBound>,
 }
@@ -81,6 +85,7 @@ impl KeyService {
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            ended_before: Mutex::default(),
             reply_bound,
         }))
     }

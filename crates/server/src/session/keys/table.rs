@@ -4,7 +4,8 @@
 
 use super::{Args, KeySession, Reply};
 use super::{
-    connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings, transaction,
+    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings,
+    transaction,
 };
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
@@ -324,8 +325,11 @@ const COMMAND: &[KnownCommand] = &[
 
 #[rustfmt::skip]
 const CONFIG: &[KnownCommand] = &[
-    row("get",      -3, ADMIN, NO_KEYS, Server, "2.0.0", "Get the values of configuration parameters", info::config_get),
+    row("get",      -3, ADMIN, NO_KEYS, Server, "2.0.0", "Get the values of configuration parameters", config::get),
     row("help",      2, ADMIN, NO_KEYS, Server, "5.0.0", "Show helpful text about the different subcommands", describe::help),
+    row("resetstat", 2, ALONE, NO_KEYS, Server, "2.0.0", "Let what INFO counts begin again", config::resetstat),
+    row("rewrite",   2, ALONE, NO_KEYS, Server, "2.8.0", "Refused: the file of the configuration is its operator's", config::rewrite),
+    row("set",      -4, ALONE, NO_KEYS, Server, "2.0.0", "Change configuration parameters, until the server stops", config::set),
 ];
 
 #[cfg(test)]
