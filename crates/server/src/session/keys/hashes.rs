@@ -41,7 +41,10 @@ pub(super) fn column_to_write(schema: &TableSchema, field: &[u8]) -> Outcome<usi
 }
 
 /// The fields of a row that there are, in column order.
-fn fields<'a>(schema: &'a TableSchema, row: &'a RowRef<'_>) -> impl Iterator<Item = (&'a ColumnDef, Datum<'a>)> {
+pub(super) fn fields<'a>(
+    schema: &'a TableSchema,
+    row: &'a RowRef<'_>,
+) -> impl Iterator<Item = (&'a ColumnDef, Datum<'a>)> {
     let columns = schema.visible_columns().iter().enumerate();
     columns.map(|(ordinal, column)| (column, row.get(ordinal))).filter(|(_, datum)| !datum.is_null())
 }

@@ -4,8 +4,8 @@
 
 use super::{Args, KeySession, Reply};
 use super::{
-    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings,
-    transaction,
+    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, objects, scan,
+    strings, transaction,
 };
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
@@ -155,6 +155,7 @@ const fn index() -> [u8; 256] {
 
 const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
 const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
+const SECOND_KEY: Keys = Keys { first: 2, last: 2, step: 1 };
 const TWO_KEYS: Keys = Keys { first: 1, last: 2, step: 1 };
 const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
@@ -257,6 +258,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("expireat", -3, WRITE_FAST, ONE_KEY, Generic, "1.2.0", "Set when a key or row expires, in seconds since 1970", expiry::expireat),
     row("expiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in seconds since 1970", expiry::expiretime),
     row("keys",     2, SCAN,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
+    container("object", "2.2.3", Generic, "Container for commands about how a value is kept", OBJECT, describe::help),
     row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key or row", expiry::persist),
     row("pexpire", -3, WRITE_FAST, ONE_KEY,  Generic, "2.6.0", "Set the time to live of a key or row in milliseconds", expiry::pexpire),
     row("pexpireat", -3, WRITE_FAST, ONE_KEY, Generic, "2.6.0", "Set when a key or row expires, in milliseconds since 1970", expiry::pexpireat),
@@ -330,6 +332,15 @@ const CONFIG: &[KnownCommand] = &[
     row("resetstat", 2, ALONE, NO_KEYS, Server, "2.0.0", "Let what INFO counts begin again", config::resetstat),
     row("rewrite",   2, ALONE, NO_KEYS, Server, "2.8.0", "Refused: the file of the configuration is its operator's", config::rewrite),
     row("set",      -4, ALONE, NO_KEYS, Server, "2.0.0", "Change configuration parameters, until the server stops", config::set),
+];
+
+#[rustfmt::skip]
+const OBJECT: &[KnownCommand] = &[
+    row("encoding",  3, READ,  SECOND_KEY, Generic, "2.2.3", "Get the encoding that Redis would choose for the value of a key or row", objects::encoding),
+    row("freq",      3, READ,  SECOND_KEY, Generic, "4.0.0", "Get how often a key or row is used, as a logarithm", objects::freq),
+    row("help",      2, ADMIN, NO_KEYS,    Generic, "6.2.0", "Show helpful text about the different subcommands", describe::help),
+    row("idletime",  3, READ,  SECOND_KEY, Generic, "2.2.3", "Get the seconds since a key or row was last used", objects::idletime),
+    row("refcount",  3, READ,  SECOND_KEY, Generic, "2.2.3", "Get the references to the value of a key or row: one", objects::refcount),
 ];
 
 #[cfg(test)]
