@@ -20,6 +20,7 @@ mod glob;
 mod hashes;
 mod info;
 mod keyspace;
+mod lcs;
 mod objects;
 mod reply_memory;
 mod row_name;

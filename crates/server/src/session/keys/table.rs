@@ -4,7 +4,7 @@
 
 use super::{Args, KeySession, Reply};
 use super::{
-    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, objects, scan,
+    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, lcs, objects, scan,
     strings, transaction,
 };
 
@@ -224,6 +224,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("incr",     2, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by one", strings::incr),
     row("incrby",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by the given amount", strings::incrby),
     row("incrbyfloat", 3, GROW_FAST, ONE_KEY, Text, "2.6.0", "Increment the float value of a key by the given amount", floats::incrbyfloat),
+    row("lcs",     -3, READ,       TWO_KEYS, Text, "7.0.0", "Find the longest common subsequence of two strings", lcs::lcs),
     row("mget",    -2, READ_FAST,  ALL_KEYS, Text, "1.0.0", "Get the values of all the given keys", strings::mget),
     row("mset",    -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values", strings::mset),
     row("msetnx",  -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", strings::msetnx),
