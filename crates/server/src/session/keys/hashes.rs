@@ -8,10 +8,11 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::{Entry, Mutation, RowRef};
 
-use super::arguments::{Args, integer, integer_or_error};
+use super::arguments::{Args, cursor, integer, integer_or_error};
 use super::error::{KeyError, Outcome};
 use super::rows::Row;
-use super::{KeySession, Reply};
+use super::scan::ScanOptions;
+use super::{KeySession, Reply, glob};
 
 pub(super) fn style() -> TextStyle {
     TextStyle::default()
@@ -129,6 +130,35 @@ pub(super) fn hkeys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 
 pub(super) fn hvals(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     write_all(session, args.at(1), Part::Values, reply)
+}
+
+/// HSCAN: a row is one step, wherever it is said to begin.
+pub(super) fn hscan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    cursor(args.at(2))?;
+    let row = session.row(args.at(1))?;
+    let mut written = Vec::new();
+    let mut elements = Reply::new(&mut written, session.version);
+    let mut count = 0;
+    if let Some(row) = &row {
+        row.read(&mut session.running, |found| {
+            let Some(found) = found else { return Ok(()) };
+            // As in Redis, of what is not there nobody asks whether the options are right.
+            let options = ScanOptions::parse(args.from(3), false)?;
+            for (column, datum) in fields(&row.table.schema, &found) {
+                if glob::matches(options.pattern, column.name.as_bytes()) {
+                    count += 2;
+                    elements.bulk(column.name.as_bytes());
+                    write_value(column, &datum, &mut elements);
+                }
+            }
+            Ok::<_, KeyError>(())
+        })??;
+    }
+    reply.array(2);
+    reply.bulk(b"0");
+    reply.array(count);
+    reply.append(&written);
+    Ok(())
 }
 
 pub(super) fn hlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {

@@ -1,4 +1,4 @@
-//! INFO: true figures under Redis's names.
+//! INFO, ROLE and TIME: true figures under Redis's names.
 //!
 //! Called through the command table. Where Redis has a field whose truth here nobody measures, the field is absent.
 
@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use ashlar_base::{Eviction, clock};
 use ashlar_store::Expiring;
 
-use super::arguments::{Args, is};
-use super::error::Outcome;
+use super::arguments::{Args, integer, integer_or_error, is};
+use super::error::{KeyError, Outcome};
 use super::{KeyService, KeySession, Reply, keyspace};
 
 /// The Redis version whose commands, replies and error texts are followed; clients choose their behaviour by it.
@@ -149,4 +149,33 @@ fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result 
     let now = u64::try_from(session.now()).unwrap_or(0);
     let (expires, ttl) = (expiring.rows.min(keys), expiring.average_left(now));
     write!(out, "db0:keys={keys},expires={expires},avg_ttl={ttl}\r\n")
+}
+
+/// ROLE: the only server there is, without replicas.
+pub(super) fn role(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
+}
+
+pub(super) fn time(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let micros = clock::wall_micros();
+    reply.array(2);
+    for number in [micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000)] {
+        reply.bulk(itoa::Buffer::new().format(number).as_bytes());
+    }
+    Ok(())
+}
+
+/// WAIT: no replica has what was written, and none will, however long one waits.
+pub(super) fn wait(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    integer_or_error(args.at(1))?;
+    let timeout = integer(args.at(2)).ok_or(KeyError::Redis("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(KeyError::Redis("ERR timeout is negative"));
+    }
+    reply.integer(0);
+    Ok(())
 }

@@ -173,6 +173,7 @@ const GROW_FAST: &[&str] = &["write", "denyoom", "fast"];
 const ADMIN: &[&str] = &["loading", "stale"];
 const ADMIN_FAST: &[&str] = &["loading", "stale", "fast"];
 const SCAN: &[&str] = &["readonly", NO_MULTI];
+const FLUSH: &[&str] = &["write", NO_MULTI];
 const COUNT: &[&str] = &["readonly", "fast", NO_MULTI];
 const ALONE: &[&str] = &["loading", "stale", NO_MULTI];
 const BLOCK: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
@@ -246,6 +247,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("hlen",     2, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the number of columns of a row that are not NULL", hashes::hlen),
     row("hmget",   -3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the values of the given columns of a row", hashes::hmget),
     row("hmset",   -4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set columns of a row, or insert it", hashes::hmset),
+    row("hscan",   -3, READ,       ONE_KEY,  Hash, "2.8.0", "Iterate over the columns of a row that are not NULL, in one step", hashes::hscan),
     row("hset",    -4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set columns of a row, or insert it", hashes::hset),
     row("hsetnx",   4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set a column of a row, only if it is NULL", hashes::hsetnx),
     row("hstrlen",  3, READ_FAST,  ONE_KEY,  Hash, "3.2.0", "Get the length of the text of a column", hashes::hstrlen),
@@ -258,6 +260,8 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("expire",  -3, WRITE_FAST, ONE_KEY,  Generic, "1.0.0", "Set the time to live of a key or row in seconds", expiry::expire),
     row("expireat", -3, WRITE_FAST, ONE_KEY, Generic, "1.2.0", "Set when a key or row expires, in seconds since 1970", expiry::expireat),
     row("expiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in seconds since 1970", expiry::expiretime),
+    row("flushall", -1, FLUSH,     NO_KEYS,  Server, "1.0.0", "Delete all keys, where no other table has rows", keyspace::flush),
+    row("flushdb",  -1, FLUSH,     NO_KEYS,  Server, "1.0.0", "Delete all keys, where no other table has rows", keyspace::flush),
     row("keys",     2, SCAN,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
     container("object", "2.2.3", Generic, "Container for commands about how a value is kept", OBJECT, describe::help),
     row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key or row", expiry::persist),
@@ -289,7 +293,10 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("ping",    -1, &["fast"],  NO_KEYS,  Connection, "1.0.0", "Ping the server", connection::ping),
     row("quit",    -1, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Close the connection", connection::quit),
     row("reset",    1, NO_AUTH,    NO_KEYS,  Connection, "6.2.0", "Reset the connection", connection::reset),
+    row("role",     1, ADMIN_FAST, NO_KEYS,  Server, "2.8.12", "Return the role of the server: master, without replicas", info::role),
     row("select",   2, ADMIN_FAST, NO_KEYS,  Connection, "1.0.0", "Select database 0, the only one", connection::select),
+    row("time",     1, ADMIN_FAST, NO_KEYS,  Server, "2.6.0", "Return the server's time: seconds since 1970, and microseconds", info::time),
+    row("wait",     3, &["noscript"], NO_KEYS, Generic, "3.0.0", "Return the number of replicas that have what was written: none", info::wait),
     ];
     TABLE
 };
