@@ -421,3 +421,32 @@ fn the_bound_of_memory_changes_while_the_server_runs() {
     assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(33));
     ashlar.stop();
 }
+
+#[test]
+fn messages_arrive_in_the_order_in_which_they_were_published() {
+    const MESSAGES: usize = 10_000;
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let (mut listener, mut speaker) = (client(&ashlar), client(&ashlar));
+    let confirmed = listener.command(&words("SUBSCRIBE numbers")).unwrap();
+    assert_eq!(confirmed, Reply::Array(vec![Reply::bulk("subscribe"), Reply::bulk("numbers"), Reply::Integer(1)]));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..MESSAGES {
+                let message =
+                    Reply::Array(vec![Reply::bulk("message"), Reply::bulk("numbers"), Reply::bulk(number.to_string())]);
+                assert_eq!(listener.read_reply().unwrap(), message);
+            }
+        });
+        let publish = |number: usize| vec![b"PUBLISH".to_vec(), b"numbers".to_vec(), number.to_string().into_bytes()];
+        let commands: Vec<_> = (0..MESSAGES).map(publish).collect();
+        for chunk in commands.chunks(100) {
+            assert!(speaker.pipeline(chunk).unwrap().iter().all(|reply| *reply == Reply::Integer(1)));
+        }
+    });
+    // A client that goes listens to nothing any more.
+    drop(listener);
+    assert!(wait_for(Duration::from_secs(60), || {
+        speaker.command(&words("PUBLISH numbers over")).unwrap() == Reply::Integer(0)
+    }));
+    ashlar.stop();
+}

@@ -10,6 +10,7 @@ use ashlar_store::{Entry, Failed, KeyTransaction, LockRequest, Region, RowRef, W
 
 use super::KeyService;
 use super::error::Outcome;
+use super::pubsub::Said;
 
 /// What commands run in.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub(super) struct Running {
     pub(super) way: Way,
     /// Locks that the command wants before it runs once more, in the order in which to take them.
     pub(super) wanted: Vec<LockRequest>,
+    /// What the transaction publishes once it is committed.
+    pub(super) said: Vec<Said>,
 }
 
 /// Attempts of a command on several keys whose snapshot others overtake, before it locks them.

@@ -112,11 +112,12 @@ fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
 
 fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
+    let (names, patterns) = service.channels.counts();
     let (ended, before) = (service.shared.engine.store().ended(), *service.ended_before.lock());
     write!(
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
-         expired_keys:{}\r\nevicted_keys:{}\r\n",
+         expired_keys:{}\r\nevicted_keys:{}\r\npubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\n",
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),

@@ -22,11 +22,13 @@ mod info;
 mod keyspace;
 mod lcs;
 mod objects;
+mod pubsub;
 mod reply_memory;
 mod row_name;
 mod rows;
 mod scan;
 mod strings;
+mod subscriptions;
 mod table;
 mod transaction;
 mod waiting;
@@ -48,6 +50,7 @@ use self::clients::{LastCommand, Registration};
 use self::error::{KeyError, Outcome};
 use self::reply_memory::{ReplyBound, ReplyMemory};
 use self::rows::TableCache;
+use self::subscriptions::{Channels, Subscriptions};
 use self::transaction::{Queue, Watches};
 pub use self::waiting::Patience;
 use super::Shared;
@@ -60,6 +63,8 @@ pub struct KeyService {
     /// The region of the table `kv`.
     kv: Arc<Region>,
     clients: Clients,
+    /// Who listens to what PUBLISH says.
+    channels: Arc<Channels>,
     started: Instant,
     /// Connections since the start, or since CONFIG RESETSTAT, as what follows.
     connections: AtomicU64,
@@ -83,6 +88,7 @@ impl KeyService {
             shared,
             kv,
             clients: Clients::default(),
+            channels: Arc::default(),
             started: clock::monotonic(),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
@@ -139,6 +145,8 @@ pub struct KeySession {
     watches: Option<Box<Watches>>,
     /// What EXEC is running, and what the command waits for.
     running: Running,
+    /// What it listens to.
+    subscriptions: Option<Box<Subscriptions>>,
     /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
     /// What its replies take that have not been sent, where that is much.
@@ -183,6 +191,7 @@ impl KeySession {
             queue: None,
             watches: None,
             running: Running::default(),
+            subscriptions: None,
             scratch: Vec::new(),
             reply_memory,
             commands: 0,
@@ -214,6 +223,10 @@ impl KeySession {
                 let mut reply = ReplyWriter::new(out, self.version);
                 let done = if self.queue.is_some() && command.is_queued() {
                     self.enqueue(command, &args, &mut reply)
+                } else if self.subscriptions.is_some()
+                    && let Err(error) = self.check_listens_only(command)
+                {
+                    Err(error)
                 } else {
                     (command.handler)(self, &args, &mut reply)
                 };

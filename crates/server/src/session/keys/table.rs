@@ -4,8 +4,8 @@
 
 use super::{Args, KeySession, Reply};
 use super::{
-    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, lcs, objects, scan,
-    strings, transaction,
+    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, lcs, objects,
+    pubsub, scan, strings, transaction,
 };
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
@@ -47,6 +47,7 @@ pub(super) enum Group {
     Connection,
     Generic,
     Hash,
+    PubSub,
     Server,
     String,
     Transactions,
@@ -59,6 +60,7 @@ impl Group {
             Self::Connection => "connection",
             Self::Generic => "generic",
             Self::Hash => "hash",
+            Self::PubSub => "pubsub",
             Self::Server => "server",
             Self::String => "string",
             Self::Transactions => "transactions",
@@ -71,6 +73,7 @@ impl Group {
             Self::Connection => Some("connection"),
             Self::Generic => Some("keyspace"),
             Self::Hash => Some("hash"),
+            Self::PubSub => Some("pubsub"),
             Self::Server => None,
             Self::String => Some("string"),
             Self::Transactions => Some("transaction"),
@@ -176,6 +179,9 @@ const SCAN: &[&str] = &["readonly", NO_MULTI];
 const FLUSH: &[&str] = &["write", NO_MULTI];
 const COUNT: &[&str] = &["readonly", "fast", NO_MULTI];
 const ALONE: &[&str] = &["loading", "stale", NO_MULTI];
+const LISTEN: &[&str] = &["pubsub", "noscript", "loading", "stale", NO_MULTI];
+const PUBLISH: &[&str] = &["pubsub", "loading", "stale", "fast"];
+const CHANNELS: &[&str] = &["pubsub", "loading", "stale"];
 const BLOCK: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
 const HELLO: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy", NO_MULTI];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
@@ -207,7 +213,7 @@ const fn container(
     KnownCommand { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
 }
 
-use Group::{Connection, Generic, Hash, Server, String as Text, Transactions};
+use Group::{Connection, Generic, Hash, PubSub, Server, String as Text, Transactions};
 
 /// All commands. The order is that of COMMAND.
 #[rustfmt::skip]
@@ -282,6 +288,13 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("multi",    1, BLOCK,      NO_KEYS,  Transactions, "1.2.0", "Queue the commands that follow", transaction::multi),
     row("unwatch",  1, BLOCK,      NO_KEYS,  Transactions, "2.2.0", "Forget the watched keys", transaction::unwatch),
     row("watch",   -2, BLOCK,      ALL_KEYS, Transactions, "2.2.0", "Let EXEC do nothing if one of the keys or rows changes", transaction::watch),
+    // Channels.
+    row("psubscribe", -2, LISTEN,  NO_KEYS,  PubSub, "2.0.0", "Listen to the channels whose names match the given patterns", pubsub::psubscribe),
+    row("publish",  3, PUBLISH,    NO_KEYS,  PubSub, "2.0.0", "Say something to all who listen to a channel", pubsub::publish),
+    container("pubsub", "2.8.0", PubSub, "Container for commands about channels", PUBSUB, describe::help),
+    row("punsubscribe", -1, LISTEN, NO_KEYS, PubSub, "2.0.0", "Listen no more to the given patterns, or to any", pubsub::punsubscribe),
+    row("subscribe", -2, LISTEN,   NO_KEYS,  PubSub, "2.0.0", "Listen to the given channels", pubsub::subscribe),
+    row("unsubscribe", -1, LISTEN, NO_KEYS,  PubSub, "2.0.0", "Listen no more to the given channels, or to any", pubsub::unsubscribe),
     // The connection and the server.
     row("auth",    -2, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Authenticate to the server", connection::auth),
     container("client", "2.4.0", Connection, "Container for connection commands", CLIENT, describe::help),
@@ -351,6 +364,14 @@ const OBJECT: &[KnownCommand] = &[
     row("refcount",  3, READ,  SECOND_KEY, Generic, "2.2.3", "Get the references to the value of a key or row: one", objects::refcount),
 ];
 
+#[rustfmt::skip]
+const PUBSUB: &[KnownCommand] = &[
+    row("channels", -2, CHANNELS, NO_KEYS, PubSub, "2.8.0", "Get the channels that are listened to by their names", pubsub::channels),
+    row("help",      2, ADMIN,    NO_KEYS, PubSub, "6.2.0", "Show helpful text about the different subcommands", describe::help),
+    row("numpat",    2, CHANNELS, NO_KEYS, PubSub, "2.8.0", "Get the number of patterns that are listened to", pubsub::numpat),
+    row("numsub",   -2, CHANNELS, NO_KEYS, PubSub, "2.8.0", "Get how many connections listen to each of the given channels", pubsub::numsub),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,7 +387,7 @@ mod tests {
 
     #[test]
     fn other_names_are_not_found() {
-        for name in ["", "ge", "gett", "subscribe", "a name that is longer than any command's", "g\u{e9}t"] {
+        for name in ["", "ge", "gett", "ssubscribe", "a name that is longer than any command's", "g\u{e9}t"] {
             assert!(find(name.as_bytes()).is_none(), "{name}");
         }
     }

@@ -231,8 +231,11 @@ pub(super) fn exec(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
         attempt += 1;
         session.errors = errors;
         let mut replies = Vec::new();
-        match session.run_queue(&queue, watches.as_deref(), &mut replies)? {
+        let done = session.run_queue(&queue, watches.as_deref(), &mut replies);
+        let said = std::mem::take(&mut session.running.said);
+        match done? {
             Ok(()) => {
+                session.publish_said(said);
                 reply.array(queue.commands.len());
                 reply.append(&replies);
                 return Ok(());
