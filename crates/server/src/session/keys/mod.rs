@@ -7,6 +7,7 @@
 
 mod access;
 mod arguments;
+mod bits;
 mod clients;
 mod config;
 mod connection;

@@ -57,7 +57,7 @@ pub(super) struct Plain<'a> {
 impl Plain<'_> {
     /// See [`access::read`].
     #[inline]
-    fn get<R>(self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+    pub(super) fn get<R>(self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
         access::read(self.running, self.kv, key, f)
     }
 
@@ -351,7 +351,7 @@ pub(super) fn setrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
 
 /// Changes a value, empty if there is none, that becomes as long as `length_after` makes of its length; gives the new one.
 /// The copy that is changed is paid for before it is made.
-fn edit(
+pub(super) fn edit(
     session: &mut KeySession,
     key: &[u8],
     length_after: impl Fn(usize) -> usize,

@@ -4,7 +4,7 @@
 
 use super::{Args, KeySession, Reply};
 use super::{
-    config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, lcs, objects,
+    bits, config, connection, copying, describe, error::Outcome, expiry, floats, hashes, info, keyspace, lcs, objects,
     pubsub, scan, strings, transaction,
 };
 
@@ -44,6 +44,7 @@ pub(super) struct Keys {
 /// The groups of commands that there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
+    Bitmap,
     Connection,
     Generic,
     Hash,
@@ -57,6 +58,7 @@ impl Group {
     /// As COMMAND DOCS names it.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Bitmap => "bitmap",
             Self::Connection => "connection",
             Self::Generic => "generic",
             Self::Hash => "hash",
@@ -70,6 +72,7 @@ impl Group {
     /// As the access control categories name it; server commands have none.
     pub(super) fn category(self) -> Option<&'static str> {
         match self {
+            Self::Bitmap => Some("bitmap"),
             Self::Connection => Some("connection"),
             Self::Generic => Some("keyspace"),
             Self::Hash => Some("hash"),
@@ -213,7 +216,7 @@ const fn container(
     KnownCommand { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
 }
 
-use Group::{Connection, Generic, Hash, PubSub, Server, String as Text, Transactions};
+use Group::{Bitmap, Connection, Generic, Hash, PubSub, Server, String as Text, Transactions};
 
 /// All commands. The order is that of COMMAND.
 #[rustfmt::skip]
@@ -242,6 +245,11 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("setrange", 4, GROW,       ONE_KEY,  Text, "2.2.0", "Overwrite part of a string at key starting at the specified offset", strings::setrange),
     row("strlen",   2, READ_FAST,  ONE_KEY,  Text, "2.2.0", "Get the length of the value stored in a key", strings::strlen),
     row("substr",   4, READ,       ONE_KEY,  Text, "1.0.0", "Get a substring of the string stored at a key", strings::getrange),
+    // The same strings as bits.
+    row("bitcount", -2, READ,      ONE_KEY,  Bitmap, "2.6.0", "Count the bits of a string that are set", bits::bitcount),
+    row("bitpos",  -3, READ,       ONE_KEY,  Bitmap, "2.8.7", "Find the first bit of a string that is set, or that is not", bits::bitpos),
+    row("getbit",   3, READ_FAST,  ONE_KEY,  Bitmap, "2.2.0", "Get a bit of a string", bits::getbit),
+    row("setbit",   4, GROW,       ONE_KEY,  Bitmap, "2.2.0", "Set or clear a bit of a string", bits::setbit),
     // Hashes: rows of any table, as `table:{key}`.
     row("hdel",    -3, WRITE_FAST, ONE_KEY,  Hash, "2.0.0", "Set columns of a row to NULL", hashes::hdel),
     row("hexists",  3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Determine if a column of a row is not NULL", hashes::hexists),
