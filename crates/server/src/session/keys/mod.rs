@@ -258,7 +258,10 @@ impl KeySession {
             error.write(out);
         }
         if self.replies != Replies::On {
-            out.truncate(start);
+            // What is listened to is no reply: it is said whatever CLIENT REPLY chose, as messages are.
+            if code.is_some() || !self.has_pushed() {
+                out.truncate(start);
+            }
             self.replies = match self.replies {
                 Replies::SkipTwo => Replies::SkipOne,
                 Replies::SkipOne | Replies::On => Replies::On,

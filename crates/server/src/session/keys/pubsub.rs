@@ -37,6 +37,11 @@ impl KeySession {
         self.subscriptions.is_some()
     }
 
+    /// Whether the last command has said what is listened to.
+    pub(super) fn has_pushed(&self) -> bool {
+        ["subscribe", "unsubscribe", "psubscribe", "punsubscribe"].contains(&self.last.0)
+    }
+
     /// Refuses what a connection cannot do that speaks RESP2 and listens: there, replies could not be told from messages.
     pub(super) fn check_listens_only(&self, command: &KnownCommand) -> Outcome {
         const ALLOWED: [&str; 7] = ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit", "reset"];
