@@ -1,4 +1,4 @@
-//! OBJECT: how Redis would keep a value, and how it is used.
+//! OBJECT and MEMORY USAGE: how Redis would keep a value, how it is used, and what it takes.
 //!
 //! Called through the command table. A look is no use.
 
@@ -7,7 +7,7 @@ use ashlar_base::{Datum, Eviction};
 use ashlar_store::RowRef;
 
 use super::access;
-use super::arguments::{Args, integer};
+use super::arguments::{Args, integer, integer_or_error, is};
 use super::error::{KeyError, Outcome};
 use super::hashes::{fields, style};
 use super::keyspace::{Named, named};
@@ -20,6 +20,9 @@ const EMBEDDED_BYTES_MAX: usize = 44;
 /// Fields of a hash that Redis keeps as a list, and bytes of each name and value (`hash-max-listpack-entries` and `-value`).
 const LIST_FIELDS_MAX: usize = 512;
 const LIST_BYTES_MAX: usize = 64;
+
+/// Bytes of a row beside its values: its entry in the index by key.
+const INDEX_BYTES: usize = 8;
 
 /// How often a row counts as used that is not committed yet: as often as a new one.
 const FREQUENCY_NEW: u8 = 5;
@@ -137,9 +140,64 @@ pub(super) fn freq(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
+/// Bytes of a value where it lies in its column.
+fn bytes_of(datum: &Datum<'_>) -> usize {
+    /// Where a text or an array ends.
+    const OFFSET_BYTES: usize = 4;
+    match datum {
+        Datum::Null => 0,
+        Datum::Bool(_) => 1,
+        Datum::Int2(_) => 2,
+        Datum::Int4(_) | Datum::Float4(_) | Datum::Date(_) => 4,
+        Datum::Int8(_) | Datum::Float8(_) | Datum::Time(_) | Datum::Timestamp(_) => 8,
+        Datum::Numeric(_) | Datum::Interval(_) | Datum::Uuid(_) => 16,
+        Datum::Text(text) => OFFSET_BYTES + text.len(),
+        Datum::Bytea(bytes) => OFFSET_BYTES + bytes.len(),
+        Datum::Array(items) => OFFSET_BYTES + items.iter().map(|item| bytes_of(&item)).sum::<usize>(),
+    }
+}
+
+/// MEMORY USAGE: what the values of a row take, its key among them, and its entry in the index by key.
+pub(super) fn usage(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let mut words = args.from(3);
+    while let Some(word) = words.next() {
+        let samples = words.next().filter(|_| is(word, "samples")).ok_or(KeyError::SYNTAX)?;
+        // All of it is looked at, however much that is.
+        if integer_or_error(samples)? < 0 {
+            return Err(KeyError::SYNTAX);
+        }
+    }
+    let found = look(session, args.at(2), |row, _| {
+        let ordinals = 0..row.schema().columns.len();
+        INDEX_BYTES + ordinals.map(|ordinal| bytes_of(&row.get(ordinal))).sum::<usize>()
+    })?;
+    match found {
+        Some(bytes) => reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use ashlar_base::{Items, Value};
+
     use super::*;
+
+    #[test]
+    fn values_take_what_they_take_in_columns() {
+        let items = [Value::Int4(1), Value::Int4(2)];
+        let table = [
+            (Datum::Null, 0),
+            (Datum::Int8(1), 8),
+            (Datum::Text("four"), 8),
+            (Datum::Bytea(b""), 4),
+            (Datum::Array(Items::Values((&items[..]).into())), 12),
+        ];
+        for (datum, bytes) in table {
+            assert_eq!(bytes_of(&datum), bytes, "{datum:?}");
+        }
+    }
 
     #[test]
     fn strings_are_kept_as_redis_keeps_them() {

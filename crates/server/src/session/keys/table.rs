@@ -311,6 +311,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("echo",     2, ADMIN_FAST, NO_KEYS,  Connection, "1.0.0", "Echo the given string", connection::echo),
     row("hello",   -1, HELLO,      NO_KEYS,  Connection, "6.0.0", "Handshake: choose the protocol version", connection::hello),
     row("info",    -1, ADMIN,      NO_KEYS,  Server, "1.0.0", "Get information and statistics about the server", info::info),
+    container("memory", "4.0.0", Server, "Container for commands about memory", MEMORY, describe::help),
     row("ping",    -1, &["fast"],  NO_KEYS,  Connection, "1.0.0", "Ping the server", connection::ping),
     row("quit",    -1, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Close the connection", connection::quit),
     row("reset",    1, NO_AUTH,    NO_KEYS,  Connection, "6.2.0", "Reset the connection", connection::reset),
@@ -361,6 +362,12 @@ const CONFIG: &[KnownCommand] = &[
     row("resetstat", 2, ALONE, NO_KEYS, Server, "2.0.0", "Let what INFO counts begin again", config::resetstat),
     row("rewrite",   2, ALONE, NO_KEYS, Server, "2.8.0", "Refused: the file of the configuration is its operator's", config::rewrite),
     row("set",      -4, ALONE, NO_KEYS, Server, "2.0.0", "Change configuration parameters, until the server stops", config::set),
+];
+
+#[rustfmt::skip]
+const MEMORY: &[KnownCommand] = &[
+    row("help",      2, ADMIN, NO_KEYS,    Server, "4.0.0", "Show helpful text about the different subcommands", describe::help),
+    row("usage",    -3, READ,  SECOND_KEY, Server, "4.0.0", "Get the bytes that a key or row takes, without its table's other indexes", objects::usage),
 ];
 
 #[rustfmt::skip]
