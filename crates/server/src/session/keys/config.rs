@@ -8,6 +8,7 @@ use ashlar_base::Eviction;
 use ashlar_base::config::FIELDS;
 use ashlar_query::ddl::set_eviction_of_plain_keys;
 
+use super::access::Lookups;
 use super::arguments::{Args, is};
 use super::error::{KeyError, Outcome};
 use super::info::{policy, policy_name};
@@ -163,11 +164,12 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
 /// CONFIG RESETSTAT: what INFO counts begins again; what `/metrics` counts does not.
 pub(super) fn resetstat(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let service = &session.service;
-    for counter in [&service.connections, &service.commands, &service.errors] {
+    for counter in [&service.connections, &service.commands, &service.errors, &service.hits, &service.misses] {
         counter.store(0, Ordering::Relaxed);
     }
     *service.ended_before.lock() = service.shared.engine.store().ended();
     (session.commands, session.errors) = (0, 0);
+    *session.running.lookups() = Lookups::default();
     reply.ok();
     Ok(())
 }

@@ -161,6 +161,7 @@ pub(super) fn copy(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
         return Err(KeyError::Redis("ERR source and destination objects are the same"));
     }
     let moved = go(session, from, to, Order { keeps_source: true, replaces })?;
+    session.running.count_lookup(moved != Moved::NoSource);
     reply.integer(i64::from(moved == Moved::Done));
     Ok(())
 }

@@ -51,17 +51,17 @@ pub(super) fn fields<'a>(
 }
 
 pub(super) fn hget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let row = session.row(args.at(1))?;
-    if let Some(row) = row
-        && let Some(ordinal) = column_of(&row.table.schema, args.at(2))
-    {
-        return row.read(&mut session.running, |found| match found {
-            Some(found) => write_value(&row.table.schema.columns[ordinal], &found.get(ordinal), reply),
-            None => reply.null(),
-        });
-    }
-    reply.null();
-    Ok(())
+    let Some(row) = session.row(args.at(1))? else {
+        reply.null();
+        return Ok(());
+    };
+    let ordinal = column_of(&row.table.schema, args.at(2));
+    row.read(&mut session.running, |found| match (found, ordinal) {
+        (Some(found), Some(ordinal)) => {
+            write_value(&row.table.schema.columns[ordinal], &found.get(ordinal), reply);
+        }
+        _ => reply.null(),
+    })
 }
 
 pub(super) fn hmget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {

@@ -117,13 +117,16 @@ fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
     write!(
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
-         expired_keys:{}\r\nevicted_keys:{}\r\npubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\n",
+         expired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n\
+         pubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\n",
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),
         // A table that is being dropped is for a moment in none of the sums.
         ended.expired.saturating_sub(before.expired),
         ended.evicted.saturating_sub(before.evicted),
+        service.hits.load(Ordering::Relaxed),
+        service.misses.load(Ordering::Relaxed),
     )
 }
 

@@ -80,7 +80,11 @@ fn count_existing(session: &mut KeySession, args: &Args<'_>, is_use: bool, reply
     for name in args.from(1) {
         let target = named(session, name);
         let exists = match &snapshot {
-            Some(snapshot) => target.exists_at(&session.service, snapshot, name, is_use),
+            Some(snapshot) => {
+                let exists = target.exists_at(&session.service, snapshot, name, is_use);
+                session.running.look(exists);
+                exists
+            }
             None if is_use => target.touch(session, name)?,
             None => target.exists(session, name)?,
         };

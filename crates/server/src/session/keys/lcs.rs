@@ -62,7 +62,11 @@ fn string_of(
     }
     let (kv, key) = (&session.service.kv, [Datum::Bytea(name)]);
     let copied = match snapshot {
-        Some(snapshot) => kv.get_at(snapshot, &key, |row| copy_of(row, held)),
+        Some(snapshot) => {
+            let (is_there, copied) = kv.get_at(snapshot, &key, |row| (row.is_some(), copy_of(row, held)));
+            session.running.look(is_there);
+            copied
+        }
         None => access::read(&mut session.running, kv, &key, |row| copy_of(row, held))?,
     };
     Ok(copied?)

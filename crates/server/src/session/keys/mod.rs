@@ -73,6 +73,9 @@ pub struct KeyService {
     commands: AtomicU64,
     /// Commands answered with an error.
     errors: AtomicU64,
+    /// Reads by key that found something, and those that found nothing.
+    hits: AtomicU64,
+    misses: AtomicU64,
     /// Rows that had ended by then.
     ended_before: Mutex<Ended>,
     /// What replies may take that clients have not read.
@@ -94,6 +97,8 @@ impl KeyService {
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
             ended_before: Mutex::default(),
             reply_bound,
         }))
@@ -231,6 +236,7 @@ impl KeySession {
                 } else {
                     (command.handler)(self, &args, &mut reply)
                 };
+                self.running.settle(command.is_read());
                 done.and_then(|()| self.keep_reply(command, out.capacity()))
             }
             Err(error) => Err(self.refused(&args, error)),
@@ -309,6 +315,13 @@ impl KeySession {
         }
         if errors > 0 {
             self.service.errors.fetch_add(errors, Ordering::Relaxed);
+        }
+        let lookups = std::mem::take(self.running.lookups());
+        if lookups.hits > 0 {
+            self.service.hits.fetch_add(lookups.hits, Ordering::Relaxed);
+        }
+        if lookups.misses > 0 {
+            self.service.misses.fetch_add(lookups.misses, Ordering::Relaxed);
         }
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();

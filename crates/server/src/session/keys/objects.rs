@@ -171,6 +171,8 @@ pub(super) fn usage(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         let ordinals = 0..row.schema().columns.len();
         INDEX_BYTES + ordinals.map(|ordinal| bytes_of(&row.get(ordinal))).sum::<usize>()
     })?;
+    // As in Redis, what is measured is not read.
+    session.running.settle(false);
     match found {
         Some(bytes) => reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX)),
         None => reply.null(),

@@ -97,6 +97,11 @@ impl KnownCommand {
         !["multi", "exec", "discard", "watch", "quit", "reset"].contains(&self.name)
     }
 
+    /// Whether it only reads.
+    pub(super) fn is_read(&self) -> bool {
+        self.flags.first() == Some(&"readonly")
+    }
+
     /// The subcommand of this name, in any case.
     pub(super) fn subcommand(&self, name: &[u8]) -> Option<&'static Self> {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.name.as_bytes()))
