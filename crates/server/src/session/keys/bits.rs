@@ -1,12 +1,15 @@
-//! SETBIT, GETBIT, BITCOUNT and BITPOS: strings as bits, of which the first is the highest of the first byte.
+//! SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP: strings as bits, of which the first is the highest of the first byte.
 //!
 //! Called through the command table.
 
-use ashlar_base::Datum;
+use ashlar_base::{Datum, Error};
+use ashlar_store::{Expiry, Reservation};
 
+use super::access::atomically;
 use super::arguments::{Args, integer, integer_or_error, is};
 use super::error::{KeyError, Outcome};
-use super::strings::{edit, value_of};
+use super::keyspace::{delete, named};
+use super::strings::{edit, put_living, value_of};
 use super::{KeySession, Reply};
 
 /// The bit of a string that SETBIT or GETBIT names: one of the longest string that there may be.
@@ -145,6 +148,91 @@ pub(super) fn bitpos(session: &mut KeySession, args: &Args<'_>, reply: &mut Repl
     })?;
     let of_nothing = if is_set { -1 } else { 0 };
     reply.integer(place.transpose()?.unwrap_or(of_nothing));
+    Ok(())
+}
+
+/// What BITOP does with the bits of several strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combine {
+    And,
+    Or,
+    Xor,
+    Not,
+}
+
+impl Combine {
+    fn of_word(word: &[u8]) -> Outcome<Self> {
+        let words = [("and", Self::And), ("or", Self::Or), ("xor", Self::Xor), ("not", Self::Not)];
+        let known = words.into_iter().find(|(name, _)| is(word, name));
+        known.map(|(_, combine)| combine).ok_or(KeyError::SYNTAX)
+    }
+
+    /// Adds a string to what is made of those before it; shorter ones end with zeros. What grows is charged.
+    fn add(self, result: &mut Vec<u8>, value: &[u8], is_first: bool, held: &mut Reservation) -> Result<(), Error> {
+        if value.len() > result.len() {
+            held.grow(value.len() - result.len())?;
+            result.resize(value.len(), 0);
+        }
+        if is_first {
+            result.copy_from_slice(value);
+        } else if self == Self::And {
+            // Behind the end of the value there are zeros.
+            result[value.len()..].fill(0);
+        }
+        for (byte, other) in result.iter_mut().zip(value) {
+            match self {
+                Self::Not => *byte = !*other,
+                Self::And => *byte &= *other,
+                Self::Or => *byte |= *other,
+                Self::Xor if !is_first => *byte ^= *other,
+                Self::Xor => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn bitop(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let combine = Combine::of_word(args.at(1))?;
+    if combine == Combine::Not && args.len() != 4 {
+        return Err(KeyError::Redis("ERR BITOP NOT must be called with a single source key."));
+    }
+    for name in args.from(3) {
+        if session.is_row_name(name) && named(session, name).exists(session, name)? {
+            return Err(KeyError::WRONG_TYPE);
+        }
+    }
+    let target = args.at(2);
+    if session.is_row_name(target) {
+        return Err(KeyError::WRONG_TYPE);
+    }
+    let service = &session.service;
+    let key = [Datum::Bytea(target)];
+    let (length, found) = atomically(service, &mut session.running, |transaction| {
+        let mut held = service.shared.engine.store().reservation();
+        let (mut result, mut found) = (Vec::new(), Vec::with_capacity(args.len() - 3));
+        for (place, name) in args.from(3).enumerate() {
+            let added = transaction.get(&service.kv, &[Datum::Bytea(name)], |row| {
+                let mut added = Ok(());
+                match &row {
+                    Some(row) => value_of(row, |value| {
+                        added = combine.add(&mut result, value, place == 0, &mut held);
+                    }),
+                    None => added = combine.add(&mut result, b"", place == 0, &mut held),
+                }
+                found.push(row.is_some());
+                added
+            })?;
+            added?;
+        }
+        transaction.entry(&service.kv, &key, |entry| match result.is_empty() {
+            true => delete(entry, &key).map(drop),
+            false => put_living(entry, target, &result, Expiry::Table),
+        })??;
+        Ok((result.len(), found))
+    })?;
+    found.into_iter().for_each(|is_there| session.running.count_lookup(is_there));
+    reply.integer(length as i64);
     Ok(())
 }
 

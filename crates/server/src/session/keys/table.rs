@@ -168,6 +168,7 @@ const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
 const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
 const SECOND_KEY: Keys = Keys { first: 2, last: 2, step: 1 };
 const TWO_KEYS: Keys = Keys { first: 1, last: 2, step: 1 };
+const LATER_KEYS: Keys = Keys { first: 2, last: -1, step: 1 };
 const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
 
@@ -252,6 +253,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("substr",   4, READ,       ONE_KEY,  Text, "1.0.0", "Get a substring of the string stored at a key", strings::getrange),
     // The same strings as bits.
     row("bitcount", -2, READ,      ONE_KEY,  Bitmap, "2.6.0", "Count the bits of a string that are set", bits::bitcount),
+    row("bitop",   -4, GROW,       LATER_KEYS, Bitmap, "2.6.0", "Combine strings bit by bit, and keep the result as another", bits::bitop),
     row("bitpos",  -3, READ,       ONE_KEY,  Bitmap, "2.8.7", "Find the first bit of a string that is set, or that is not", bits::bitpos),
     row("getbit",   3, READ_FAST,  ONE_KEY,  Bitmap, "2.2.0", "Get a bit of a string", bits::getbit),
     row("setbit",   4, GROW,       ONE_KEY,  Bitmap, "2.2.0", "Set or clear a bit of a string", bits::setbit),
