@@ -1,4 +1,4 @@
-"""redis-py: strings, rows as hashes, pipelines, scans and errors, in both protocol versions.
+"""redis-py: strings, rows as hashes, pipelines, scans, channels and errors, in both protocol versions.
 
 Runs against Redis too. The server comes from REDIS_HOST and REDIS_PORT; ON_ASHLAR=1 adds what Redis does not have.
 """
@@ -139,6 +139,45 @@ def rows(client, number):
     assert client.exists(key) == 0
 
 
+def names(client, prefix):
+    """What a cache does with whole values: a new one takes the place of the old at once."""
+    old, new = prefix + "page", prefix + "page:new"
+    assert client.set(old, "old", ex=1000) is True
+    assert client.set(new, "new") is True
+    assert client.copy(new, old) == 0
+    assert client.rename(new, old) is True
+    assert client.get(old) == b"new" and client.ttl(old) == -1
+    assert client.copy(old, new) == 1
+    assert client.renamenx(new, old) is False
+    assert client.object("ENCODING", old) == b"embstr"
+    assert client.object("REFCOUNT", old) == 1
+    assert client.lcs(old, new, len=True) == 3
+    assert client.setbit(new, 1, 0) == 1
+    assert client.bitcount(old) == client.bitcount(new) + 1
+    assert client.delete(old, new) == 2
+
+
+def channels(client, prefix):
+    channel = prefix + "stale"
+    with client.pubsub() as listener:
+        listener.subscribe(channel)
+        listener.psubscribe(prefix + "*")
+        kinds = [listener.get_message(timeout=60)["type"] for _ in range(2)]
+        assert kinds == ["subscribe", "psubscribe"], kinds
+        assert client.publish(channel, "page") == 2
+        with client.pipeline() as block:
+            assert block.set(prefix + "page", 1).publish(channel, "pages").delete(prefix + "page").execute() == [True, 2, 1]
+        heard = [listener.get_message(timeout=60) for _ in range(4)]
+        assert [message["type"] for message in heard] == ["message", "pmessage"] * 2, heard
+        assert [message["data"] for message in heard] == [b"page", b"page", b"pages", b"pages"], heard
+        assert client.pubsub_numsub(channel) == [(channel.encode(), 1)]
+        listener.unsubscribe()
+        listener.punsubscribe()
+        kinds = [listener.get_message(timeout=60)["type"] for _ in range(2)]
+        assert kinds == ["unsubscribe", "punsubscribe"], kinds
+    assert client.publish(channel, "nobody") == 0
+
+
 def errors(client, prefix):
     client.set(prefix + "word", "word")
     for command, text in (
@@ -167,6 +206,8 @@ def main():
             strings(client, prefix)
             pipelines(client, prefix)
             transactions(client, prefix)
+            names(client, prefix)
+            channels(client, prefix)
             rows(client, 200 + protocol)
             errors(client, prefix)
     with connect(3, decode_responses=True) as client:

@@ -387,5 +387,71 @@ fn the_figures_of_info_are_true() {
     let mut last = client(&ashlar);
     assert!(matches!(last.command(&words("GET a b")).unwrap(), Reply::Error(_)));
     assert_eq!(figure("total_error_replies"), "1");
+    assert_eq!(last.command(&words("CONFIG RESETSTAT")).unwrap(), Reply::Simple("OK".to_owned()));
+    assert_eq!(figure("total_commands_processed"), "1");
+    assert_eq!(figure("total_error_replies"), "0");
+    assert_eq!(figure("total_connections_received"), "0");
+    ashlar.stop();
+}
+
+#[test]
+fn the_bound_of_memory_changes_while_the_server_runs() {
+    /// 32 MiB in all.
+    const VALUES: i64 = 2048;
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let ok = Reply::Simple("OK".to_owned());
+    let value = "x".repeat(16 << 10);
+    let set = |number: i64| vec![b"SET".to_vec(), format!("bound:{number}").into_bytes(), value.clone().into_bytes()];
+    let all: Vec<_> = (0..VALUES).map(set).collect();
+    for chunk in all.chunks(64) {
+        assert!(own.pipeline(chunk).unwrap().iter().all(|reply| *reply == ok));
+    }
+    assert_eq!(own.command(&words("CONFIG SET maxmemory 16mb")).unwrap(), ok);
+    let more = ["SET", "bound:more", &value];
+    let refused = own.command(&more).unwrap();
+    assert!(matches!(&refused, Reply::Error(text) if text.starts_with("OOM ")), "{refused:?}");
+    assert_eq!(own.command(&words("GET bound:more")).unwrap(), Reply::Null);
+    // What is there makes room, where it may.
+    assert_eq!(own.command(&words("CONFIG SET maxmemory-policy allkeys-lru")).unwrap(), ok);
+    let takes_more = || own.command(&more).unwrap() == ok;
+    assert!(wait_for(Duration::from_secs(60), takes_more), "nothing makes room");
+    let Reply::Integer(left) = own.command(&["DBSIZE"]).unwrap() else { panic!("DBSIZE counts") };
+    assert!((1..=VALUES / 2).contains(&left), "{left} values of 16 KiB are left");
+    assert_eq!(own.command(&words("CONFIG SET maxmemory 1gb maxmemory-policy noeviction")).unwrap(), ok);
+    for chunk in all.chunks(64) {
+        assert!(own.pipeline(chunk).unwrap().iter().all(|reply| *reply == ok));
+    }
+    let Reply::Integer(there) = own.command(&["DBSIZE"]).unwrap() else { panic!("DBSIZE counts") };
+    assert!(there >= VALUES, "{there} values are there");
+    ashlar.stop();
+}
+
+#[test]
+fn messages_arrive_in_the_order_in_which_they_were_published() {
+    const MESSAGES: usize = 10_000;
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let (mut listener, mut speaker) = (client(&ashlar), client(&ashlar));
+    let confirmed = listener.command(&words("SUBSCRIBE numbers")).unwrap();
+    assert_eq!(confirmed, Reply::Array(vec![Reply::bulk("subscribe"), Reply::bulk("numbers"), Reply::Integer(1)]));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..MESSAGES {
+                let message =
+                    Reply::Array(vec![Reply::bulk("message"), Reply::bulk("numbers"), Reply::bulk(number.to_string())]);
+                assert_eq!(listener.read_reply().unwrap(), message);
+            }
+        });
+        let publish = |number: usize| vec![b"PUBLISH".to_vec(), b"numbers".to_vec(), number.to_string().into_bytes()];
+        let commands: Vec<_> = (0..MESSAGES).map(publish).collect();
+        for chunk in commands.chunks(100) {
+            assert!(speaker.pipeline(chunk).unwrap().iter().all(|reply| *reply == Reply::Integer(1)));
+        }
+    });
+    // A client that goes listens to nothing any more.
+    drop(listener);
+    assert!(wait_for(Duration::from_secs(60), || {
+        speaker.command(&words("PUBLISH numbers over")).unwrap() == Reply::Integer(0)
+    }));
     ashlar.stop();
 }

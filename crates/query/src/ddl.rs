@@ -34,6 +34,7 @@ mod primary_key;
 mod sequence;
 mod unique;
 
+pub use alter::set_eviction_of_plain_keys;
 pub(crate) use index::free_name;
 
 /// The name of the hidden key of a table without a primary key: one that no user's column has.

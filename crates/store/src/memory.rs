@@ -32,13 +32,24 @@ pub(crate) struct Total {
     used: AtomicU64,
     /// What statements hold of it. What is kept for them is theirs even where rows, by what goes over the bound, are beyond it.
     by_statements: AtomicU64,
-    max: u64,
+    /// The bound.
+    max: AtomicU64,
 }
 
 impl Total {
     /// A bound with nothing used.
     pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), by_statements: AtomicU64::new(0), max })
+        Arc::new(Self { used: AtomicU64::new(0), by_statements: AtomicU64::new(0), max: AtomicU64::new(max) })
+    }
+
+    /// The bound.
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Has another bound from now on. What is above it stays.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Bytes charged in all.
@@ -91,7 +102,7 @@ impl Account {
     /// Whether less than one part in so many of the bound, or of the store's, is left.
     pub(crate) fn has_less_than(&self, part: u64) -> bool {
         let is_below = |used: u64, max: u64| used > max - max / part;
-        is_below(self.used(), self.max.load(Ordering::Relaxed)) || is_below(self.total.used(), self.total.max)
+        is_below(self.used(), self.max.load(Ordering::Relaxed)) || is_below(self.total.used(), self.total.max())
     }
 
     fn try_add(&self, bytes: u64) -> Result<()> {
@@ -111,20 +122,20 @@ impl Account {
                 .with_detail(format!("memory_max of {own_max} bytes of the table reached"))
                 .with_hint("delete rows, few at a time, raise memory_max, or let rows make room with eviction"));
         }
-        let total = &self.total;
+        let (total, total_max) = (&self.total, self.total.max());
         let held = match self.is_statement {
             true => total.by_statements.fetch_add(bytes, Ordering::Relaxed),
             false => total.by_statements.load(Ordering::Relaxed),
         };
-        let is_kept = takes_kept && held.saturating_add(bytes) <= total.max / STATEMENTS_PART;
-        let within = |used: u64| used.checked_add(bytes).filter(|&after| is_kept || after <= total.max);
+        let is_kept = takes_kept && held.saturating_add(bytes) <= total_max / STATEMENTS_PART;
+        let within = |used: u64| used.checked_add(bytes).filter(|&after| is_kept || after <= total_max);
         if total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             if self.is_statement {
                 total.by_statements.fetch_sub(bytes, Ordering::Relaxed);
             }
             return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
-                .with_detail(format!("memory limit of {} MiB reached", total.max >> 20))
+                .with_detail(format!("memory limit of {} MiB reached", total_max >> 20))
                 .with_hint("delete rows, few at a time, or raise store.memory_mib_max"));
         }
         Ok(())

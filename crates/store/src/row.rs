@@ -2,7 +2,7 @@
 
 use ashlar_base::{Datum, TableSchema, Value};
 
-use crate::life::{Deadline, Expiry};
+use crate::life::{Deadline, Expiry, Unit};
 use crate::segment::Segment;
 use crate::shape::Shape;
 
@@ -37,6 +37,22 @@ impl<'a> RowRef<'a> {
         let deadline = self.deadline();
         let is_of_table = !deadline.is_own() && (deadline == Deadline::NONE || self.shape.schema.life.ttl_ms > 0);
         if is_of_table { Expiry::Table } else { deadline.expiry() }
+    }
+
+    /// Milliseconds, to an eighth of a second or finer, from the row's last use to a time, in milliseconds since 1970. `None`:
+    /// its table does not keep that, or the row is not committed yet.
+    pub fn idle_millis(&self, now: i64) -> Option<u64> {
+        self.use_at(now).0
+    }
+
+    /// How often the row is used, as `eviction = 'lfu'` counts it. `None` as for [`RowRef::idle_millis`].
+    pub fn frequency(&self, now: i64) -> Option<u8> {
+        self.use_at(now).1
+    }
+
+    fn use_at(&self, now: i64) -> (Option<u64>, Option<u8>) {
+        let now = u64::try_from(now).unwrap_or(0);
+        self.segment.use_of(self.offset, Unit::of(&self.shape.schema.life), now)
     }
 
     pub(crate) fn deadline(&self) -> Deadline {

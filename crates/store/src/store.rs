@@ -172,6 +172,16 @@ impl Store {
         self.common.total.used()
     }
 
+    /// Bytes that rows, indexes, versions and buffered writes may take.
+    pub fn memory_max(&self) -> u64 {
+        self.common.total.max()
+    }
+
+    /// Has another bound from now on. What is above it stays until rows are deleted, or make room where their table allows it.
+    pub fn set_memory_max(&self, bytes: u64) {
+        self.common.total.set_max(bytes);
+    }
+
     /// Room for what a statement holds beside the rows; nothing is charged yet.
     pub fn reservation(&self) -> Reservation {
         Reservation::new(&self.common.total)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, Sequence, SequenceKind, TableSchema};
+use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Eviction, Result, Sequence, SequenceKind, TableSchema};
 use ashlar_functions::error::undefined_table;
 use ashlar_store::Region;
 use pg_query::NodeEnum;
@@ -17,7 +17,7 @@ use super::{
     Done, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name, sequence,
     unique,
 };
-use crate::catalog::{CatalogDraft, CatalogState, Table};
+use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
 use crate::means::Means;
@@ -55,7 +55,7 @@ fn alterable(state: &CatalogState, name: &str, missing_ok: bool, is_kept: bool) 
     }
 }
 
-/// Gives a table its new shape, and in `to` its new name: at once, or as part of a block that ends later.
+/// Gives a table its new shape, and in it its new name: at once, or as part of a block that ends later.
 fn apply(
     engine: &Engine,
     transaction: &mut Transaction,
@@ -64,32 +64,56 @@ fn apply(
     mut schema: TableSchema,
     in_block: bool,
 ) -> Result<()> {
+    if !in_block {
+        return apply_at_once(engine, name, region, schema);
+    }
     let version = schema.version;
     if schema == *region.schema() {
         return Ok(());
     }
     schema.version += 1;
-    let to = schema.name.clone();
     let schema = Arc::new(schema);
+    let snapshot = transaction.snapshot(engine.store());
+    let region = transaction.writes.alter(region, version, Arc::clone(&schema), &snapshot)?;
     let catalog = engine.catalog();
-    let name_it = |draft: &mut CatalogDraft, region: Arc<Region>| {
-        if to != name {
-            catalog.put(draft, name, None);
-        }
-        catalog.put(draft, &to, Some(Table::Grid(region)));
-    };
-    if in_block {
-        let snapshot = transaction.snapshot(engine.store());
-        let region = transaction.writes.alter(region, version, schema, &snapshot)?;
-        name_it(transaction.draft(catalog), region);
+    name_it(catalog, transaction.draft(catalog), (name, &schema.name), region);
+    Ok(())
+}
+
+/// Gives a table its new shape, and in it its new name, for everybody.
+fn apply_at_once(engine: &Engine, name: &str, region: &Arc<Region>, mut schema: TableSchema) -> Result<()> {
+    let version = schema.version;
+    if schema == *region.schema() {
         return Ok(());
     }
+    schema.version += 1;
+    let schema = Arc::new(schema);
+    let catalog = engine.catalog();
     // Shape and name change together or not at all, whoever takes the name meanwhile.
     let mut draft = catalog.draft();
-    name_it(&mut draft, Arc::clone(region));
+    name_it(catalog, &mut draft, (name, &schema.name), Arc::clone(region));
     let alter =
         || if region.schema().version == version { region.alter(Arc::clone(&schema)) } else { Err(altered(&schema)) };
     catalog.publish(&draft, alter).map(drop)
+}
+
+/// Has a table that was called `from` be called `to`, which may be the same.
+fn name_it(catalog: &Catalog, draft: &mut CatalogDraft, (from, to): (&str, &str), region: Arc<Region>) {
+    if to != from {
+        catalog.put(draft, from, None);
+    }
+    catalog.put(draft, to, Some(Table::Grid(region)));
+}
+
+/// Says which plain keys of the RESP door make room for others: `ALTER TABLE kv SET (eviction = ...)` by itself.
+///
+/// # Errors
+/// 40001 where somebody else alters the table at the same time.
+pub fn set_eviction_of_plain_keys(engine: &Engine, eviction: Eviction) -> Result<()> {
+    let region = engine.catalog().grid_table(PLAIN_KEYS).ok_or_else(|| undefined_table(PLAIN_KEYS))?;
+    let mut schema = TableSchema::clone(&region.schema());
+    schema.life.eviction = eviction;
+    apply_at_once(engine, PLAIN_KEYS, &region, schema)
 }
 
 /// ALTER TABLE

@@ -94,7 +94,7 @@ impl Pages {
 
         let store = [
             ("used", self.shared.engine.store().memory_used()),
-            ("max", self.shared.config.store.memory_mib_max << 20),
+            ("max", self.shared.engine.store().memory_max()),
         ];
         gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
 

@@ -220,13 +220,19 @@ impl Segment {
         used.store(unit.stamp(now), Ordering::Relaxed);
     }
 
+    /// Milliseconds since a row was used last, and how often it is used: each none where that is not kept.
+    pub(crate) fn use_of(&self, row: u32, unit: Unit, now: u64) -> (Option<u64>, Option<u8>) {
+        let row = row as usize;
+        let Some(life) = &self.life else { return (None, None) };
+        let idle = life.used.get(row).map(|used| unit.since(used.load(Ordering::Relaxed), now));
+        let decayed = |count: u8| frequency::decayed(count, idle.unwrap_or(0));
+        (idle, life.counts.get(row).map(|count| decayed(count.load(Ordering::Relaxed))))
+    }
+
     /// How much a row is wanted, the least first: by how often it was used, else by when.
     pub(crate) fn worth(&self, row: u32, unit: Unit, now: u64) -> (u8, std::cmp::Reverse<u64>) {
-        let row = row as usize;
-        let Some(life) = &self.life else { return (0, std::cmp::Reverse(0)) };
-        let idle = life.used.get(row).map_or(0, |used| unit.since(used.load(Ordering::Relaxed), now));
-        let count = life.counts.get(row).map_or(0, |count| frequency::decayed(count.load(Ordering::Relaxed), idle));
-        (count, std::cmp::Reverse(idle))
+        let (idle, count) = self.use_of(row, unit, now);
+        (count.unwrap_or(0), std::cmp::Reverse(idle.unwrap_or(0)))
     }
 
     /// A row that is a copy of another segment's has its life.

@@ -117,6 +117,8 @@ impl Connection {
         let (peer, local) = (self.stream.peer_addr()?, self.stream.local_addr()?);
         let mut session = KeySession::new(self.context.keys.clone(), peer, local);
         loop {
+            session.deliver(self.outbox.buffer());
+            self.outbox.seal();
             scope(&COMMANDS, self.run_commands(&mut session)).await?;
             session.end_batch();
             self.flush(&session).await?;
@@ -205,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Waits, idle, for more from the client.
+    /// Waits, idle, for more from the client, or for something to deliver to it.
     async fn wait(&mut self, session: &KeySession) -> Result<(), End> {
         // One client whose commands never pause must not keep the others of this thread waiting.
         tokio::task::consume_budget().await;
@@ -221,7 +223,9 @@ impl Connection {
             // Everything has been sent: no last words, and no waiting for the client to hear them.
             () = self.context.stop.reached(Phase::Draining) => return Err(End::Left),
             () = session.client().killed() => return Err(End::Killed),
-            () = IdleTimer::expired(&mut self.idle) => return Err(End::Close),
+            () = session.published() => true,
+            // Who listens has nothing to say, and is no less there.
+            () = IdleTimer::expired(&mut self.idle), if !session.is_subscribed() => return Err(End::Close),
         };
         if filled { Ok(()) } else { Err(End::Left) }
     }

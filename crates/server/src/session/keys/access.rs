@@ -10,6 +10,7 @@ use ashlar_store::{Entry, Failed, KeyTransaction, LockRequest, Region, RowRef, W
 
 use super::KeyService;
 use super::error::Outcome;
+use super::pubsub::Said;
 
 /// What commands run in.
 #[derive(Default)]
@@ -20,6 +21,27 @@ pub(super) struct Running {
     pub(super) way: Way,
     /// Locks that the command wants before it runs once more, in the order in which to take them.
     pub(super) wanted: Vec<LockRequest>,
+    /// What the transaction publishes once it is committed.
+    pub(super) said: Vec<Said>,
+    /// What the command has found of what it looked for.
+    looked: Lookups,
+    /// The same of all commands since they were last taken.
+    lookups: Lookups,
+}
+
+/// Reads by key: how many have found a row, and how many have not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lookups {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+}
+
+impl Lookups {
+    #[inline]
+    fn add(&mut self, is_there: bool) {
+        self.hits += u64::from(is_there);
+        self.misses += u64::from(!is_there);
+    }
 }
 
 /// Attempts of a command on several keys whose snapshot others overtake, before it locks them.
@@ -36,6 +58,32 @@ impl Running {
             transaction.allow(holder);
         }
         transaction
+    }
+
+    /// A row was looked for.
+    #[inline]
+    pub(super) fn look(&mut self, is_there: bool) {
+        self.looked.add(is_there);
+    }
+
+    /// The command is done: what it has looked for counts where it is one that reads.
+    #[inline]
+    pub(super) fn settle(&mut self, is_read: bool) {
+        let looked = std::mem::take(&mut self.looked);
+        if is_read {
+            self.lookups.hits += looked.hits;
+            self.lookups.misses += looked.misses;
+        }
+    }
+
+    /// A command that writes has answered with what was there.
+    pub(super) fn count_lookup(&mut self, is_there: bool) {
+        self.lookups.add(is_there);
+    }
+
+    /// What counts so far.
+    pub(super) fn lookups(&mut self) -> &mut Lookups {
+        &mut self.lookups
     }
 
     /// Whether the command was stopped and is to run once more.
@@ -66,10 +114,17 @@ pub(super) fn read<R>(
     key: &[Datum<'_>],
     f: impl FnOnce(Option<RowRef<'_>>) -> R,
 ) -> Outcome<R> {
-    Ok(match &mut running.transaction {
-        None => region.get(key, f),
-        Some(transaction) => transaction.get(region, key, f)?,
-    })
+    let mut is_there = false;
+    let noted = |row: Option<RowRef<'_>>| {
+        is_there = row.is_some();
+        f(row)
+    };
+    let done = match &mut running.transaction {
+        None => region.get(key, noted),
+        Some(transaction) => transaction.get(region, key, noted)?,
+    };
+    running.look(is_there);
+    Ok(done)
 }
 
 /// Like [`read`], and the row does not count as used.
@@ -79,10 +134,17 @@ pub(super) fn peek<R>(
     key: &[Datum<'_>],
     f: impl FnOnce(Option<RowRef<'_>>) -> R,
 ) -> Outcome<R> {
-    Ok(match &mut running.transaction {
-        None => region.peek(key, f),
-        Some(transaction) => transaction.peek(region, key, f)?,
-    })
+    let mut is_there = false;
+    let noted = |row: Option<RowRef<'_>>| {
+        is_there = row.is_some();
+        f(row)
+    };
+    let done = match &mut running.transaction {
+        None => region.peek(key, noted),
+        Some(transaction) => transaction.peek(region, key, noted)?,
+    };
+    running.look(is_there);
+    Ok(done)
 }
 
 /// Reads and changes the row of a key under the lock of its partition.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use ashlar_base::clock;
 use parking_lot::Mutex;
@@ -32,6 +32,9 @@ pub struct Client {
     resp3: AtomicBool,
     /// Commands that wait for EXEC; -1 without a transaction.
     queued: AtomicI64,
+    /// Names and patterns of channels that it listens to.
+    names: AtomicUsize,
+    patterns: AtomicUsize,
     killed: AtomicBool,
     kill: Notify,
     words: Mutex<Words>,
@@ -71,6 +74,8 @@ impl Clients {
             active: AtomicU64::new(now.max(0) as u64),
             resp3: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
+            names: AtomicUsize::new(0),
+            patterns: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
             kill: Notify::new(),
             words: Mutex::new(Words::default()),
@@ -137,6 +142,17 @@ impl Client {
         self.queued.store(commands.map_or(-1, |commands| commands as i64), Ordering::Relaxed);
     }
 
+    /// How many names and patterns of channels it listens to.
+    pub(super) fn listens(&self, names: usize, patterns: usize) {
+        self.names.store(names, Ordering::Relaxed);
+        self.patterns.store(patterns, Ordering::Relaxed);
+    }
+
+    /// Whether it listens to any.
+    pub(super) fn is_listening(&self) -> bool {
+        self.names.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+    }
+
     pub(super) fn words(&self) -> Words {
         self.words.lock().clone()
     }
@@ -154,10 +170,17 @@ impl Client {
         let queued = self.queued.load(Ordering::Relaxed);
         let (command, subcommand) = *self.last_command.lock();
         let bar = if subcommand.is_some() { "|" } else { "" };
+        let (names, patterns) = (self.names.load(Ordering::Relaxed), self.patterns.load(Ordering::Relaxed));
+        let flags = match (self.is_listening(), queued < 0) {
+            (true, true) => "P",
+            (true, false) => "Px",
+            (false, true) => "N",
+            (false, false) => "x",
+        };
         let resp = if self.resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let line = write!(
             out,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={queued} cmd={command}{bar}{} \
+            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db=0 sub={names} psub={patterns} ssub=0 multi={queued} cmd={command}{bar}{} \
              user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
             self.id,
             self.peer,
@@ -165,7 +188,6 @@ impl Client {
             words.name,
             seconds(self.opened),
             seconds(active),
-            if queued < 0 { 'N' } else { 'x' },
             subcommand.unwrap_or_default(),
             words.library,
             words.library_version,

@@ -9,8 +9,14 @@ use super::clients::{Client, Words};
 use super::error::{KeyError, Outcome};
 use super::{KeySession, Replies, Reply, check_bytes, printed};
 
-pub(super) fn ping(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+pub(super) fn ping(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     match args.len() {
+        // Among messages, it looks like one.
+        1 | 2 if session.is_subscribed() && session.version == Version::Resp2 => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.at(1));
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
         _ => return Err(KeyError::arity("ping")),
@@ -33,13 +39,15 @@ pub(super) fn reset(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_
     set_version(session, Version::Resp2);
     session.replies = Replies::On;
     session.leave_transaction();
+    session.leave_channels();
     session.client().change_words(|words| words.name.clear());
     reply.simple("RESET");
     Ok(())
 }
 
-pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let index = integer_or_error(args.at(1))?;
+/// Refuses the number of a database that is not there.
+pub(super) fn check_database(number: &[u8]) -> Outcome {
+    let index = integer_or_error(number)?;
     if i32::try_from(index).is_err() {
         let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
         return Err(KeyError::Redis(text));
@@ -47,6 +55,11 @@ pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>)
     if index != 0 {
         return Err(KeyError::Redis("ERR DB index is out of range"));
     }
+    Ok(())
+}
+
+pub(super) fn select(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    check_database(args.at(1))?;
     reply.ok();
     Ok(())
 }
@@ -215,31 +228,54 @@ pub(super) fn client_list(session: &mut KeySession, args: &Args<'_>, reply: &mut
             }
         }
     } else {
-        let is_any = match args.len() {
-            2 => true,
-            4 if is(args.at(2), "type") => is_normal(args.at(3))?,
+        let kind = match args.len() {
+            2 => None,
+            4 if is(args.at(2), "type") => Some(ClientKind::of_word(args.at(3))?),
             _ => return Err(KeyError::SYNTAX),
         };
-        if is_any {
-            clients.all().iter().for_each(|client| client.line(&mut text));
-        }
+        let all = clients.all();
+        let wanted = all.iter().filter(|client| kind.is_none_or(|kind| kind.takes(client)));
+        wanted.for_each(|client| client.line(&mut text));
     }
     reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }
 
-/// Whether a type of clients is the only one there is; an error if Redis does not know it either.
-fn is_normal(name: &[u8]) -> Outcome<bool> {
-    if is(name, "normal") {
-        return Ok(true);
+/// A type of clients.
+#[derive(Clone, Copy)]
+enum ClientKind {
+    Normal,
+    /// Those that listen to channels.
+    Subscribers,
+    /// One that no connection here has.
+    Replication,
+}
+
+impl ClientKind {
+    fn takes(self, client: &Client) -> bool {
+        match self {
+            Self::Normal => !client.is_listening(),
+            Self::Subscribers => client.is_listening(),
+            Self::Replication => false,
+        }
     }
-    if ["master", "replica", "slave", "pubsub"].into_iter().any(|known| is(name, known)) {
-        return Ok(false);
+
+    /// An error if Redis does not know it either.
+    fn of_word(name: &[u8]) -> Outcome<Self> {
+        if is(name, "normal") {
+            return Ok(Self::Normal);
+        }
+        if is(name, "pubsub") {
+            return Ok(Self::Subscribers);
+        }
+        if ["master", "replica", "slave"].into_iter().any(|known| is(name, known)) {
+            return Ok(Self::Replication);
+        }
+        let mut line = b"ERR Unknown client type '".to_vec();
+        line.extend_from_slice(printed(name, usize::MAX));
+        line.push(b'\'');
+        Err(KeyError::line(line))
     }
-    let mut line = b"ERR Unknown client type '".to_vec();
-    line.extend_from_slice(printed(name, usize::MAX));
-    line.push(b'\'');
-    Err(KeyError::line(line))
 }
 
 /// Which clients CLIENT KILL closes: those that fit every filter given.
@@ -248,8 +284,7 @@ struct KillFilter {
     id: Option<u64>,
     address: Option<String>,
     local_address: Option<String>,
-    /// A type that no connection here has.
-    nobody: bool,
+    kind: Option<ClientKind>,
     spare_me: bool,
 }
 
@@ -277,7 +312,7 @@ impl KillFilter {
         } else if is(option, "laddr") {
             self.local_address = text();
         } else if is(option, "type") {
-            self.nobody = !is_normal(value)?;
+            self.kind = Some(ClientKind::of_word(value)?);
         } else if is(option, "user") {
             if value != b"default" {
                 let mut line = b"ERR No such user '".to_vec();
@@ -296,8 +331,9 @@ impl KillFilter {
     }
 
     fn takes(&self, client: &Client, me: u64) -> bool {
-        let spared = self.nobody || self.spare_me && client.id == me;
+        let spared = self.spare_me && client.id == me;
         !spared
+            && self.kind.is_none_or(|kind| kind.takes(client))
             && self.id.is_none_or(|id| id == client.id)
             && self.address.as_ref().is_none_or(|address| *address == client.peer.to_string())
             && self.local_address.as_ref().is_none_or(|address| *address == client.local.to_string())

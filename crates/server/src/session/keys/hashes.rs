@@ -8,10 +8,11 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::{Entry, Mutation, RowRef};
 
-use super::arguments::{Args, integer, integer_or_error};
+use super::arguments::{Args, cursor, integer, integer_or_error};
 use super::error::{KeyError, Outcome};
 use super::rows::Row;
-use super::{KeySession, Reply};
+use super::scan::ScanOptions;
+use super::{KeySession, Reply, glob};
 
 pub(super) fn style() -> TextStyle {
     TextStyle::default()
@@ -41,23 +42,26 @@ pub(super) fn column_to_write(schema: &TableSchema, field: &[u8]) -> Outcome<usi
 }
 
 /// The fields of a row that there are, in column order.
-fn fields<'a>(schema: &'a TableSchema, row: &'a RowRef<'_>) -> impl Iterator<Item = (&'a ColumnDef, Datum<'a>)> {
+pub(super) fn fields<'a>(
+    schema: &'a TableSchema,
+    row: &'a RowRef<'_>,
+) -> impl Iterator<Item = (&'a ColumnDef, Datum<'a>)> {
     let columns = schema.visible_columns().iter().enumerate();
     columns.map(|(ordinal, column)| (column, row.get(ordinal))).filter(|(_, datum)| !datum.is_null())
 }
 
 pub(super) fn hget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let row = session.row(args.at(1))?;
-    if let Some(row) = row
-        && let Some(ordinal) = column_of(&row.table.schema, args.at(2))
-    {
-        return row.read(&mut session.running, |found| match found {
-            Some(found) => write_value(&row.table.schema.columns[ordinal], &found.get(ordinal), reply),
-            None => reply.null(),
-        });
-    }
-    reply.null();
-    Ok(())
+    let Some(row) = session.row(args.at(1))? else {
+        reply.null();
+        return Ok(());
+    };
+    let ordinal = column_of(&row.table.schema, args.at(2));
+    row.read(&mut session.running, |found| match (found, ordinal) {
+        (Some(found), Some(ordinal)) => {
+            write_value(&row.table.schema.columns[ordinal], &found.get(ordinal), reply);
+        }
+        _ => reply.null(),
+    })
 }
 
 pub(super) fn hmget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -128,6 +132,35 @@ pub(super) fn hvals(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
     write_all(session, args.at(1), Part::Values, reply)
 }
 
+/// HSCAN: a row is one step, wherever it is said to begin.
+pub(super) fn hscan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    cursor(args.at(2))?;
+    let row = session.row(args.at(1))?;
+    let mut written = Vec::new();
+    let mut elements = Reply::new(&mut written, session.version);
+    let mut count = 0;
+    if let Some(row) = &row {
+        row.read(&mut session.running, |found| {
+            let Some(found) = found else { return Ok(()) };
+            // As in Redis, of what is not there nobody asks whether the options are right.
+            let options = ScanOptions::parse(args.from(3), false)?;
+            for (column, datum) in fields(&row.table.schema, &found) {
+                if glob::matches(options.pattern, column.name.as_bytes()) {
+                    count += 2;
+                    elements.bulk(column.name.as_bytes());
+                    write_value(column, &datum, &mut elements);
+                }
+            }
+            Ok::<_, KeyError>(())
+        })??;
+    }
+    reply.array(2);
+    reply.bulk(b"0");
+    reply.array(count);
+    reply.append(&written);
+    Ok(())
+}
+
 pub(super) fn hlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let row = session.row(args.at(1))?;
     let length = match &row {
@@ -190,7 +223,7 @@ impl Changes {
             let column = &schema.columns[ordinal];
             let value = text::parse(column.sql_type, text::utf8(bytes)?, &style())?;
             if row.key_value(ordinal).is_none() && column.is_always_generated() {
-                return Err(generated_error(column));
+                return Err(generated_error(column).into());
             }
             if let Some(key) = row.key_value(ordinal) {
                 if *key != value {
@@ -234,9 +267,10 @@ fn key_column_error(column: &ColumnDef, what: &str) -> KeyError {
     Error::unsupported(message).into()
 }
 
-fn generated_error(column: &ColumnDef) -> KeyError {
+/// 428C9 for a column whose values the table makes itself.
+pub(super) fn generated_error(column: &ColumnDef) -> Error {
     let message = format!("column \"{}\" is always generated and cannot be given a value", column.name);
-    Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL").into()
+    Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL")
 }
 
 /// Inserts the row: its key, the given values, and defaults for the rest.
@@ -249,7 +283,7 @@ fn insert(row: &Row, entry: &mut Entry<'_>, given: &[(usize, Value)]) -> Outcome
             None => row.key_value(ordinal),
         };
         values.push(match value {
-            Some(_) if column.is_always_generated() => return Err(generated_error(column)),
+            Some(_) if column.is_always_generated() => return Err(generated_error(column).into()),
             Some(value) => value.clone(),
             None => default_of(row, column)?,
         });

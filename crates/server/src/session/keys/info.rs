@@ -1,4 +1,4 @@
-//! INFO and CONFIG GET: true figures under Redis's names.
+//! INFO, ROLE and TIME: true figures under Redis's names.
 //!
 //! Called through the command table. Where Redis has a field whose truth here nobody measures, the field is absent.
 
@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use ashlar_base::{Eviction, clock};
 use ashlar_store::Expiring;
 
-use super::arguments::{Args, is};
-use super::error::Outcome;
-use super::{KeyService, KeySession, Reply, glob, keyspace};
+use super::arguments::{Args, integer, integer_or_error, is};
+use super::error::{KeyError, Outcome};
+use super::{KeyService, KeySession, Reply, keyspace};
 
 /// The Redis version whose commands, replies and error texts are followed; clients choose their behaviour by it.
 const REDIS_VERSION: &str = "7.0.15";
@@ -80,27 +80,29 @@ fn memory(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
     let process = ashlar_telemetry::allocator::memory();
     write!(out, "used_memory:{}\r\nused_memory_rss:{}\r\n", process.allocated, process.resident)?;
+    let store = service.shared.engine.store();
     write!(
         out,
         "used_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{}\r\nmem_allocator:jemalloc\r\n",
-        service.shared.engine.store().memory_used(),
-        memory_max(service),
+        store.memory_used(),
+        store.memory_max(),
         policy(service),
     )
 }
 
 /// Which plain keys go where memory is full, in Redis's words.
-fn policy(service: &KeyService) -> &'static str {
-    match service.kv.schema().life.eviction {
+pub(super) fn policy(service: &KeyService) -> &'static str {
+    policy_name(service.kv.schema().life.eviction)
+}
+
+/// What Redis calls it.
+pub(super) fn policy_name(eviction: Eviction) -> &'static str {
+    match eviction {
         Eviction::None => "noeviction",
         Eviction::Lru => "allkeys-lru",
         Eviction::Lfu => "allkeys-lfu",
         Eviction::Random => "allkeys-random",
     }
-}
-
-fn memory_max(service: &KeyService) -> u64 {
-    service.shared.config.store.memory_mib_max << 20
 }
 
 fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
@@ -110,16 +112,21 @@ fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
 
 fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
-    let ended = service.shared.engine.store().ended();
+    let (names, patterns) = service.channels.counts();
+    let (ended, before) = (service.shared.engine.store().ended(), *service.ended_before.lock());
     write!(
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
-         expired_keys:{}\r\nevicted_keys:{}\r\n",
+         expired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n\
+         pubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\n",
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),
-        ended.expired,
-        ended.evicted,
+        // A table that is being dropped is for a moment in none of the sums.
+        ended.expired.saturating_sub(before.expired),
+        ended.evicted.saturating_sub(before.evicted),
+        service.hits.load(Ordering::Relaxed),
+        service.misses.load(Ordering::Relaxed),
     )
 }
 
@@ -148,37 +155,31 @@ fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result 
     write!(out, "db0:keys={keys},expires={expires},avg_ttl={ttl}\r\n")
 }
 
-/// The parameters of Redis that have a truth here.
-fn parameters(session: &KeySession) -> [(&'static str, String); 9] {
-    let (service, address) = (&session.service, session.client().local);
-    let server = &service.shared.config.server;
-    [
-        ("appendonly", "no".to_owned()),
-        ("bind", address.ip().to_string()),
-        ("databases", "1".to_owned()),
-        ("maxclients", server.connections_max.to_string()),
-        ("maxmemory", memory_max(service).to_string()),
-        ("maxmemory-policy", policy(service).to_owned()),
-        ("port", address.port().to_string()),
-        ("proto-max-bulk-len", server.resp_bulk_bytes_max.to_string()),
-        ("save", String::new()),
-    ]
+/// ROLE: the only server there is, without replicas.
+pub(super) fn role(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(0);
+    reply.array(0);
+    Ok(())
 }
 
-pub(super) fn config_get(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let mut found = Vec::new();
-    for (name, value) in parameters(session) {
-        let asked = args.from(2).find(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-        if let Some(asked) = asked {
-            // A name without wildcards comes back as it was written.
-            let plain = asked.eq_ignore_ascii_case(name.as_bytes());
-            found.push((if plain { asked } else { name.as_bytes() }, value));
-        }
+pub(super) fn time(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let micros = clock::wall_micros();
+    reply.array(2);
+    for number in [micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000)] {
+        reply.bulk(itoa::Buffer::new().format(number).as_bytes());
     }
-    reply.map(found.len());
-    for (name, value) in found {
-        reply.bulk(name);
-        reply.bulk(value.as_bytes());
+    Ok(())
+}
+
+/// WAIT: no replica has what was written, and none will, however long one waits.
+pub(super) fn wait(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    integer_or_error(args.at(1))?;
+    let timeout = integer(args.at(2)).ok_or(KeyError::Redis("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(KeyError::Redis("ERR timeout is negative"));
     }
+    reply.integer(0);
     Ok(())
 }

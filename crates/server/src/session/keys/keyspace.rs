@@ -1,4 +1,4 @@
-//! Commands on any name, plain key or row: DEL, EXISTS, TOUCH, TYPE, DBSIZE.
+//! Commands on any name, plain key or row: DEL, EXISTS, TOUCH, TYPE, DBSIZE, FLUSHALL.
 //!
 //! Called through the command table. A name that no row can have is a name of nothing, not an error.
 
@@ -8,8 +8,8 @@ use ashlar_base::{Datum, Error};
 use ashlar_store::{Entry, KeyTransaction, Mutation, Region, Snapshot};
 
 use super::access::{self, atomically};
-use super::arguments::Args;
-use super::error::Outcome;
+use super::arguments::{Args, is};
+use super::error::{KeyError, Outcome};
 use super::rows::{Row, RowTable, Target};
 use super::{KeyService, KeySession, Reply};
 
@@ -80,7 +80,11 @@ fn count_existing(session: &mut KeySession, args: &Args<'_>, is_use: bool, reply
     for name in args.from(1) {
         let target = named(session, name);
         let exists = match &snapshot {
-            Some(snapshot) => target.exists_at(&session.service, snapshot, name, is_use),
+            Some(snapshot) => {
+                let exists = target.exists_at(&session.service, snapshot, name, is_use);
+                session.running.look(exists);
+                exists
+            }
             None if is_use => target.touch(session, name)?,
             None => target.exists(session, name)?,
         };
@@ -176,5 +180,25 @@ pub(super) fn count(service: &KeyService) -> u64 {
 
 pub(super) fn dbsize(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     reply.integer(i64::try_from(count(&session.service)).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// FLUSHALL and FLUSHDB: all keys go at once. Where a table has rows they would be keys too, and those are not for a cache to
+/// throw away.
+pub(super) fn flush(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let is_known = args.from(1).all(|word| is(word, "sync") || is(word, "async"));
+    if args.len() > 2 || !is_known {
+        return Err(KeyError::SYNTAX);
+    }
+    let service = &session.service;
+    let holds_rows = |table: &RowTable| table.region.id() != service.kv.id() && table.region.row_count() > 0;
+    if let Some(table) = tables(service).iter().find(|table| holds_rows(table)) {
+        let table = &table.schema.name;
+        return Err(KeyError::line(format!(
+            "ERR rows of table \"{table}\" would go too: delete them first, or empty the plain keys alone by TRUNCATE kv in SQL"
+        )));
+    }
+    service.kv.truncate()?;
+    reply.ok();
     Ok(())
 }

@@ -7,8 +7,11 @@
 
 mod access;
 mod arguments;
+mod bits;
 mod clients;
+mod config;
 mod connection;
+mod copying;
 mod describe;
 mod error;
 mod expiry;
@@ -18,11 +21,15 @@ mod glob;
 mod hashes;
 mod info;
 mod keyspace;
+mod lcs;
+mod objects;
+mod pubsub;
 mod reply_memory;
 mod row_name;
 mod rows;
 mod scan;
 mod strings;
+mod subscriptions;
 mod table;
 mod transaction;
 mod waiting;
@@ -34,7 +41,8 @@ use std::time::Instant;
 
 use ashlar_base::{Datum, Error, ErrorCode, clock};
 use ashlar_protocol::resp::{Command, FirstArguments, ReplyWriter, Version};
-use ashlar_store::{LOOKAHEAD_MAX, Region};
+use ashlar_store::{Ended, LOOKAHEAD_MAX, Region};
+use parking_lot::Mutex;
 
 use self::access::Running;
 use self::arguments::Args;
@@ -43,6 +51,7 @@ use self::clients::{LastCommand, Registration};
 use self::error::{KeyError, Outcome};
 use self::reply_memory::{ReplyBound, ReplyMemory};
 use self::rows::TableCache;
+use self::subscriptions::{Channels, Subscriptions};
 use self::transaction::{Queue, Watches};
 pub use self::waiting::Patience;
 use super::Shared;
@@ -55,13 +64,20 @@ pub struct KeyService {
     /// The region of the table `kv`.
     kv: Arc<Region>,
     clients: Clients,
+    /// Who listens to what PUBLISH says.
+    channels: Arc<Channels>,
     started: Instant,
-    /// Connections since the start.
+    /// Connections since the start, or since CONFIG RESETSTAT, as what follows.
     connections: AtomicU64,
-    /// Commands since the start, refused ones included.
+    /// Commands, refused ones included.
     commands: AtomicU64,
     /// Commands answered with an error.
     errors: AtomicU64,
+    /// Reads by key that found something, and those that found nothing.
+    hits: AtomicU64,
+    misses: AtomicU64,
+    /// Rows that had ended by then.
+    ended_before: Mutex<Ended>,
     /// What replies may take that clients have not read.
     reply_bound: Arc<ReplyBound>,
 }
@@ -76,10 +92,14 @@ impl KeyService {
             shared,
             kv,
             clients: Clients::default(),
+            channels: Arc::default(),
             started: clock::monotonic(),
             connections: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             errors: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            ended_before: Mutex::default(),
             reply_bound,
         }))
     }
@@ -131,6 +151,8 @@ pub struct KeySession {
     watches: Option<Box<Watches>>,
     /// What EXEC is running, and what the command waits for.
     running: Running,
+    /// What it listens to.
+    subscriptions: Option<Box<Subscriptions>>,
     /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
     /// What its replies take that have not been sent, where that is much.
@@ -175,6 +197,7 @@ impl KeySession {
             queue: None,
             watches: None,
             running: Running::default(),
+            subscriptions: None,
             scratch: Vec::new(),
             reply_memory,
             commands: 0,
@@ -206,9 +229,14 @@ impl KeySession {
                 let mut reply = ReplyWriter::new(out, self.version);
                 let done = if self.queue.is_some() && command.is_queued() {
                     self.enqueue(command, &args, &mut reply)
+                } else if self.subscriptions.is_some()
+                    && let Err(error) = self.check_listens_only(command)
+                {
+                    Err(error)
                 } else {
                     (command.handler)(self, &args, &mut reply)
                 };
+                self.running.settle(command.is_read());
                 done.and_then(|()| self.keep_reply(command, out.capacity()))
             }
             Err(error) => Err(self.refused(&args, error)),
@@ -236,7 +264,10 @@ impl KeySession {
             error.write(out);
         }
         if self.replies != Replies::On {
-            out.truncate(start);
+            // What is listened to is no reply: it is said whatever CLIENT REPLY chose, as messages are.
+            if code.is_some() || !self.has_pushed() {
+                out.truncate(start);
+            }
             self.replies = match self.replies {
                 Replies::SkipTwo => Replies::SkipOne,
                 Replies::SkipOne | Replies::On => Replies::On,
@@ -284,6 +315,13 @@ impl KeySession {
         }
         if errors > 0 {
             self.service.errors.fetch_add(errors, Ordering::Relaxed);
+        }
+        let lookups = std::mem::take(self.running.lookups());
+        if lookups.hits > 0 {
+            self.service.hits.fetch_add(lookups.hits, Ordering::Relaxed);
+        }
+        if lookups.misses > 0 {
+            self.service.misses.fetch_add(lookups.misses, Ordering::Relaxed);
         }
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();

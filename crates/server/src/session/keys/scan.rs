@@ -160,18 +160,17 @@ impl Cursor {
     }
 }
 
-/// The options of SCAN behind the cursor.
-struct ScanOptions<'a> {
-    pattern: &'a [u8],
+/// The options of SCAN or HSCAN behind the cursor.
+pub(super) struct ScanOptions<'a> {
+    pub(super) pattern: &'a [u8],
     count: u64,
     /// Only names of this type: `string`, `hash`, or one that nothing has.
     kind: Option<&'a [u8]>,
 }
 
 impl<'a> ScanOptions<'a> {
-    fn parse(args: &Args<'a>) -> Outcome<Self> {
+    pub(super) fn parse(mut words: impl Iterator<Item = &'a [u8]>, has_type: bool) -> Outcome<Self> {
         let mut options = Self { pattern: b"*", count: 10, kind: None };
-        let mut words = args.from(2);
         while let Some(word) = words.next() {
             let value = words.next().ok_or(KeyError::SYNTAX)?;
             if is(word, "match") {
@@ -181,7 +180,7 @@ impl<'a> ScanOptions<'a> {
                 if options.count == 0 {
                     return Err(KeyError::SYNTAX);
                 }
-            } else if is(word, "type") {
+            } else if has_type && is(word, "type") {
                 options.kind = Some(value);
             } else {
                 return Err(KeyError::SYNTAX);
@@ -197,7 +196,7 @@ impl<'a> ScanOptions<'a> {
 
 pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let start = Cursor::decode(cursor(args.at(1))?);
-    let options = ScanOptions::parse(args)?;
+    let options = ScanOptions::parse(args.from(2), true)?;
     let service = &session.service;
     let mut names = Names::new(&mut session.scratch);
     let mut found = Vec::new();

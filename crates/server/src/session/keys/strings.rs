@@ -57,7 +57,7 @@ pub(super) struct Plain<'a> {
 impl Plain<'_> {
     /// See [`access::read`].
     #[inline]
-    fn get<R>(self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+    pub(super) fn get<R>(self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
         access::read(self.running, self.kv, key, f)
     }
 
@@ -184,7 +184,7 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         reply.null();
         return Ok(());
     }
-    let done = session.plain_keys().entry(&kv_key, |entry| {
+    let (exists, done) = session.plain_keys().entry(&kv_key, |entry| {
         let row = entry.row();
         let exists = row.is_some();
         if options.return_old {
@@ -194,8 +194,11 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         if wanted {
             put_living(entry, key, value, expiry)?;
         }
-        Ok::<_, Error>(wanted)
+        Ok::<_, Error>((exists, wanted))
     })?;
+    if options.return_old {
+        session.running.count_lookup(exists);
+    }
     match (options.return_old, done) {
         (true, _) => {}
         (false, true) => reply.ok(),
@@ -228,10 +231,10 @@ pub(super) fn getex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
     // A time that is wrong is an error of a key that is there only.
     let at = options.time.map(|(unit, amount)| expiry::time_given(session, unit, amount, "getex"));
     let now = session.now();
-    session.plain(key)?.entry(&kv_key, |entry| {
+    let exists = session.plain(key)?.entry(&kv_key, |entry| {
         let Some(row) = entry.row() else {
             reply.null();
-            return Ok(());
+            return Ok(false);
         };
         let expires = row.expires_at().is_some();
         let at = at.transpose()?;
@@ -244,8 +247,10 @@ pub(super) fn getex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
             None if options.remove_expiry && expires => expiry::set_expiry(entry, &kv_key, Expiry::Never)?,
             None => {}
         }
-        Ok::<_, KeyError>(())
-    })
+        Ok::<_, KeyError>(true)
+    })?;
+    session.running.count_lookup(exists);
+    Ok(())
 }
 
 pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -270,25 +275,30 @@ pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 
 pub(super) fn getset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
-        write_value(entry.row(), reply);
-        put(entry, key, value)
+    let exists = session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
+        let row = entry.row();
+        let exists = row.is_some();
+        write_value(row, reply);
+        put(entry, key, value)?;
+        Ok::<_, Error>(exists)
     })?;
+    session.running.count_lookup(exists);
     Ok(())
 }
 
 pub(super) fn getdel(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let key = args.at(1);
     let kv_key = [Datum::Bytea(key)];
-    session.plain(key)?.entry(&kv_key, |entry| {
+    let exists = session.plain(key)?.entry(&kv_key, |entry| {
         let row = entry.row();
         let exists = row.is_some();
         write_value(row, reply);
         if exists {
             entry.apply(Mutation::Delete { key: &kv_key })?;
         }
-        Ok::<_, Error>(())
+        Ok::<_, Error>(exists)
     })?;
+    session.running.count_lookup(exists);
     Ok(())
 }
 
@@ -351,7 +361,7 @@ pub(super) fn setrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
 
 /// Changes a value, empty if there is none, that becomes as long as `length_after` makes of its length; gives the new one.
 /// The copy that is changed is paid for before it is made.
-fn edit(
+pub(super) fn edit(
     session: &mut KeySession,
     key: &[u8],
     length_after: impl Fn(usize) -> usize,
@@ -398,7 +408,11 @@ pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
         if session.is_row_name(key) {
             reply.null();
         } else {
-            session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| write_value(row, reply));
+            let is_there = session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| {
+                write_value(row, reply);
+                row.is_some()
+            });
+            session.running.look(is_there);
             super::check_length(reply)?;
         }
     }

@@ -125,7 +125,9 @@ impl KeySession {
         let mark = self.running.transaction.as_ref().map(|transaction| transaction.mark());
         let outcome = self.find(args).and_then(|command| {
             let mut reply = ReplyWriter::new(out, self.version);
-            (command.handler)(self, args, &mut reply)
+            let done = (command.handler)(self, args, &mut reply);
+            self.running.settle(command.is_read());
+            done
         });
         if let Err(error) = outcome {
             if error.code() == ErrorCode::SerializationFailure {
@@ -221,7 +223,7 @@ pub(super) fn exec(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
     }
     let service = Arc::clone(&session.service);
     let have_changed = || watches.as_ref().is_some_and(|watches| watches.have_changed(&service.shared.engine));
-    let errors = session.errors;
+    let (errors, lookups) = (session.errors, *session.running.lookups());
     let mut attempt = 0;
     loop {
         if have_changed() {
@@ -230,9 +232,13 @@ pub(super) fn exec(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
         }
         attempt += 1;
         session.errors = errors;
+        *session.running.lookups() = lookups;
         let mut replies = Vec::new();
-        match session.run_queue(&queue, watches.as_deref(), &mut replies)? {
+        let done = session.run_queue(&queue, watches.as_deref(), &mut replies);
+        let said = std::mem::take(&mut session.running.said);
+        match done? {
             Ok(()) => {
+                session.publish_said(said);
                 reply.array(queue.commands.len());
                 reply.append(&replies);
                 return Ok(());

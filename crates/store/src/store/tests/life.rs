@@ -696,6 +696,30 @@ fn what_is_used_stays() {
     }
 }
 
+#[test]
+fn rows_say_how_they_are_used() {
+    let used = |region: &Region, now: i64| {
+        region.peek(&[Datum::Int8(1)], |row| row.map(|row| (row.idle_millis(now), row.frequency(now))).unwrap())
+    };
+    for eviction in [Eviction::None, Eviction::Lru, Eviction::Lfu] {
+        let (wall, config) = moved();
+        let store = Store::new(config);
+        let mut schema = TableSchema::clone(&numbers(1));
+        schema.life = LifeOptions { eviction, ..LifeOptions::default() };
+        let region = store.create_region(Arc::new(schema)).unwrap();
+        upsert(&region, 1, Expiry::Table).unwrap();
+        wall.fetch_add(10_000_000, Ordering::SeqCst);
+        store.advance_clock();
+        let (idle, count) = used(&region, store.now_millis());
+        let is_kept = eviction != Eviction::None;
+        assert_eq!(idle.map(|idle| idle.div_ceil(1000)), is_kept.then_some(10), "{eviction:?}: {idle:?}");
+        assert_eq!(count, (eviction == Eviction::Lfu).then_some(5), "{eviction:?}");
+        region.get(&[Datum::Int8(1)], |_| ());
+        assert_eq!(used(&region, store.now_millis()).0, is_kept.then_some(0), "{eviction:?}: a use");
+        assert_eq!(used(&region, store.now_millis()).0, is_kept.then_some(0), "{eviction:?}: a look");
+    }
+}
+
 /// The bound of the whole store is kept by those tables that let rows go.
 #[test]
 fn rows_of_a_cache_make_room_for_a_table_that_keeps_its_own() {
