@@ -92,10 +92,8 @@ impl Pages {
         let process = [("allocated", memory.allocated as u64), ("resident", memory.resident as u64)];
         gauge(page, "ashlar_process_memory_bytes", "what the allocator holds", "kind", process.into_iter());
 
-        let store = [
-            ("used", self.shared.engine.store().memory_used()),
-            ("max", self.shared.engine.store().memory_max()),
-        ];
+        let store =
+            [("used", self.shared.engine.store().memory_used()), ("max", self.shared.engine.store().memory_max())];
         gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
 
         let queries = self.shared.engine.admission_statistics();
