@@ -20,6 +20,9 @@ const QUOTIENT_SCALE: i32 = 20;
 /// And where they do not: what it gives from one on.
 const QUOTIENT_SCALE_MIN: i32 = 16;
 
+/// Digits after the point of an average, as PostgreSQL has of averages from one to ten thousand.
+pub const AVERAGE_SCALE: i32 = 16;
+
 /// An operation on two numerics with a result of this type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct NumericOperation {
@@ -76,6 +79,16 @@ impl NumericOperation {
     /// The function for plans.
     pub fn udf(operator: Operator, to: SqlType) -> ScalarUDF {
         ScalarUDF::from(Self { operator, to, signature: Signature::any(2, Volatility::Immutable) })
+    }
+
+    /// Which operation.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The type of its result.
+    pub fn result(&self) -> SqlType {
+        self.to
     }
 }
 

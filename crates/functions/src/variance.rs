@@ -12,7 +12,7 @@ use super::wide;
 use crate::error::external;
 
 /// Digits after the point of a result.
-const SCALE: i8 = 16;
+pub const SCALE: i8 = 16;
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -194,7 +194,11 @@ pub(crate) fn not_boolean(context: &str, found: &str) -> Error {
     Error::new(ErrorCode::DatatypeMismatch, format!("argument of {context} must be type boolean, not type {found}"))
 }
 
-fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// CASE whose branches have one type.
+///
+/// # Errors
+/// 42804, 42883
+pub(super) fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let original = case.clone();
     match case.expr.take() {
         None => {
