@@ -57,6 +57,7 @@ mod from_functions;
 mod gathering;
 mod grouping;
 mod joins;
+mod kin;
 mod labels;
 mod lateral;
 mod limits;

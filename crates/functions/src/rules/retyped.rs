@@ -2,7 +2,7 @@
 //!
 //! The planner takes CASE to be of its first branch's type, a union's column of what its first query gives, and an integer for a bigint
 //! until literals are narrowed. What it made of that is made anew here: the branches of CASE get their common type, operations on numerics
-//! that took an operand for an integer see what it is, and references to the rows around a subquery are of the types which these have.
+//! that took an operand for an integer see what it is, json is json where values meet, and references to the rows around a subquery are of the types which these have.
 //! Called by the rule that settles aggregates, for these change types themselves. Never changes the name of a column.
 
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use super::numbers::remade;
 use crate::decimals::NumericOperation;
 use crate::error::external;
 use crate::fields::field_of;
+use crate::kin::{KIN, value_of};
 use crate::tree::{any_expression, rewrite_expressions_of, rewrite_inputs, rewrite_parts};
 use ashlar_store::arrow_types::sql_type_of;
 
@@ -32,7 +33,9 @@ pub(super) fn is_needed(plan: &LogicalPlan) -> Result<bool> {
     any_expression(plan, |expr| {
         Ok(match expr {
             Expr::Case(_) | Expr::OuterReferenceColumn(..) => true,
-            Expr::ScalarFunction(function) => function.func.inner().downcast_ref::<NumericOperation>().is_some(),
+            Expr::ScalarFunction(function) => {
+                function.func.name() == KIN || function.func.inner().downcast_ref::<NumericOperation>().is_some()
+            }
             Expr::WindowFunction(function) => matches!(function.fun.name(), "lag" | "lead" | "nth_value"),
             _ => false,
         })
@@ -86,10 +89,16 @@ fn said_again(
         }
         Expr::OuterReferenceColumn(field, column) => reference(field, column, around),
         Expr::Case(case) => branches(case, inputs)?,
-        Expr::ScalarFunction(function) => match remade(&function, inputs)? {
-            Some(operation) => Transformed::yes(operation),
-            None => Transformed::no(Expr::ScalarFunction(function)),
-        },
+        Expr::ScalarFunction(function) => {
+            let other = match value_of(&function, inputs) {
+                Some(value) => Some(value),
+                None => remade(&function, inputs)?,
+            };
+            match other {
+                Some(other) => Transformed::yes(other),
+                None => Transformed::no(Expr::ScalarFunction(function)),
+            }
+        }
         Expr::WindowFunction(function) => of_window_function(function, inputs)?,
         other => Transformed::no(other),
     })

@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 use super::sources::Answers;
 use super::{
-    arrays, as_grid, expiry, lateral, limits, not_in, object_numbers, ordering, outer_aggregates, parse, passes,
+    arrays, as_grid, expiry, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates, parse, passes,
     subqueries,
 };
 use crate::catalog::{CatalogState, Table};
@@ -97,6 +97,7 @@ impl<'a> Planner<'a> {
             }
             hidden = passes::settle(self, query, declared)?;
             arrays::as_calls(query);
+            kin::settle(self, query);
         }
         let mut context = PlannerContext::new();
         if !declared.is_empty() {
@@ -121,7 +122,8 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// What name and type resolution find.
-    pub fn expression(&self, expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
+    pub fn expression(&self, mut expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        kin::settle_expression(&mut expr, schema);
         sql::expression(self, expr, schema).map_err(from_datafusion)
     }
 
