@@ -56,6 +56,7 @@ pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
 mod grouping;
+mod grouping_sets;
 mod joins;
 mod kin;
 mod labels;

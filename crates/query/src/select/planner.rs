@@ -29,8 +29,8 @@ use parking_lot::Mutex;
 
 use super::sources::Answers;
 use super::{
-    arrays, as_grid, expiry, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates, parse, passes,
-    subqueries,
+    arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates,
+    parse, passes, subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -107,6 +107,7 @@ impl<'a> Planner<'a> {
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
         outer_aggregates::check(&plan)
             .and_then(|()| lateral::joined(plan))
+            .and_then(grouping_sets::beneath)
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)
