@@ -162,7 +162,7 @@ fn quantify(
     let (from, items) = match (is_open(needle, &needle_field), is_open(array, &array_field)) {
         // Two literals without a type are texts.
         (true, true) if is_literal(needle) && is_literal(array) => {
-            (ScalarType::Text.into(), SqlType::Array(ScalarType::Text))
+            (SqlType::Scalar(ScalarType::Text), SqlType::Array(ScalarType::Text))
         }
         (true, true) => return Ok(Transformed::no(Expr::ScalarFunction(function))),
         (false, true) => match sql_type_of(&needle_field) {

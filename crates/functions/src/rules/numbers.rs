@@ -116,10 +116,8 @@ fn uncast<'e>(operand: &'e Expr, schema: &DFSchema) -> &'e Expr {
     let Expr::Cast(cast) = operand else { return operand };
     let is_of_integer = matches!(cast.field.data_type(), DataType::Decimal128(5 | 10 | 19 | 20, 0))
         && !cast.field.metadata().contains_key(TYPE_METADATA);
-    if !is_of_integer || cast.expr.get_type(schema).map_or(true, |found| found.is_integer() || found.is_null()) {
-        return operand;
-    }
-    &cast.expr
+    let is_other = || cast.expr.get_type(schema).is_ok_and(|found| !found.is_integer() && !found.is_null());
+    if is_of_integer && is_other() { &cast.expr } else { operand }
 }
 
 fn scale_of(sql_type: SqlType) -> u8 {
