@@ -87,6 +87,7 @@ mod targets;
 mod times;
 mod values;
 mod whole_rows;
+mod window_subqueries;
 mod windows;
 mod with_once;
 

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use super::sources::Answers;
 use super::{
     arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates,
-    parse, passes, subqueries,
+    parse, passes, subqueries, window_subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -108,6 +108,7 @@ impl<'a> Planner<'a> {
         outer_aggregates::check(&plan)
             .and_then(|()| lateral::joined(plan))
             .and_then(grouping_sets::beneath)
+            .and_then(window_subqueries::beneath)
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)
