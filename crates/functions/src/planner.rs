@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use ashlar_base::{ScalarType, SqlType};
 use ashlar_base::value::text::Zone;
+use ashlar_base::{ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::{Column, DFSchema, Result, ScalarValue, TableReference};
 use datafusion_expr::expr::ScalarFunction;
