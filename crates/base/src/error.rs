@@ -120,6 +120,8 @@ pub enum ErrorCode {
     InvalidFrameOffset,
     /// 22014
     InvalidNtileArgument,
+    /// 22016
+    InvalidNthValueArgument,
     /// 22025
     InvalidEscapeSequence,
     /// 2202E
@@ -260,6 +262,7 @@ impl ErrorCode {
             Self::SubstringError => "22011",
             Self::InvalidFrameOffset => "22013",
             Self::InvalidNtileArgument => "22014",
+            Self::InvalidNthValueArgument => "22016",
             Self::InvalidEscapeSequence => "22025",
             Self::ArraySubscriptError => "2202E",
             Self::NullValueNotAllowed => "22004",
@@ -365,6 +368,7 @@ impl ErrorCode {
             | Self::SubstringError
             | Self::InvalidFrameOffset
             | Self::InvalidNtileArgument
+            | Self::InvalidNthValueArgument
             | Self::InvalidEscapeSequence
             | Self::ArraySubscriptError
             | Self::NullValueNotAllowed

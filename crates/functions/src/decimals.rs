@@ -16,9 +16,12 @@ use crate::error::external;
 use crate::fields::field_of;
 
 /// Digits after the point of a quotient where they fit: what PostgreSQL gives a quotient below one.
-const QUOTIENT_SCALE: i32 = 20;
+pub(crate) const QUOTIENT_SCALE: i32 = 20;
 /// And where they do not: what it gives from one on.
-const QUOTIENT_SCALE_MIN: i32 = 16;
+pub(crate) const QUOTIENT_SCALE_MIN: i32 = 16;
+
+/// Digits after the point of an average, as PostgreSQL has of averages from one to ten thousand.
+pub const AVERAGE_SCALE: i32 = 16;
 
 /// An operation on two numerics with a result of this type.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -33,6 +36,11 @@ pub fn result_type(operator: Operator, left: (i32, i32), right: (i32, i32)) -> S
     let scale = left.1.max(right.1);
     let whole = (left.0 - left.1).max(right.0 - right.1);
     match operator {
+        // Quotients, averages and roots are rounded, and take all digits there are: so is a product of two of them, which needs digits
+        // before the point.
+        Operator::Multiply if left.0 == 38 && right.0 == 38 && left.1.min(right.1) >= QUOTIENT_SCALE_MIN => {
+            numeric(38, QUOTIENT_SCALE)
+        }
         Operator::Multiply => numeric(left.0 + right.0, left.1 + right.1),
         Operator::Divide => {
             let whole = left.0 - left.1 + right.1;
@@ -76,6 +84,16 @@ impl NumericOperation {
     /// The function for plans.
     pub fn udf(operator: Operator, to: SqlType) -> ScalarUDF {
         ScalarUDF::from(Self { operator, to, signature: Signature::any(2, Volatility::Immutable) })
+    }
+
+    /// Which operation.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The type of its result.
+    pub fn result(&self) -> SqlType {
+        self.to
     }
 }
 

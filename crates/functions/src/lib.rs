@@ -25,6 +25,7 @@ pub mod guards;
 pub mod inference;
 pub mod integer_sum;
 pub mod json;
+pub mod kin;
 pub mod lengths;
 pub mod math;
 pub mod named_casts;
@@ -73,6 +74,7 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
     }
     registry.register_udaf(array_agg::udaf())?;
     registry.register_udf(Arc::new(named_casts::udf()))?;
+    registry.register_udf(Arc::new(kin::udf()))?;
     for name in registry.udfs() {
         if is_foreign(&name) {
             registry.deregister_udf(&name)?;

@@ -4,20 +4,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use ashlar_base::SqlType;
 use ashlar_base::value::text::Zone;
+use ashlar_base::{ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::{Column, DFSchema, Result, ScalarValue, TableReference};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion_expr::sqlparser::ast::BinaryOperator;
-use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
+use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
 
 use super::catalog::{PgFunction, all, digits_of, pg_function};
 use super::json;
 use super::quantified::Quantified;
 use super::series::SERIES;
 use crate::error::external;
+use crate::fields::field_of;
 use crate::rules::conditions::condition;
 use crate::rules::operators::binary;
 
@@ -166,6 +167,16 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
         (false, true) => "array_prepend",
         (false, false) if json::is_jsonb(&left, schema) || json::is_jsonb(&right, schema) => "||",
         (false, false) => {
+            let is_bytea = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Binary));
+            // A quoted literal beside a bytea is one.
+            let read = |expr: Expr, is_beside: bool| {
+                if !is_beside || !is_open(&expr) {
+                    return expr;
+                }
+                Expr::Cast(Cast { expr: Box::new(expr), field: field_of("literal", ScalarType::Bytea.into()) })
+            };
+            let (beside_left, beside_right) = (is_bytea(&right), is_bytea(&left));
+            let (left, right) = (read(left, beside_left), read(right, beside_right));
             return Ok(PlannerResult::Planned(binary(left, Operator::StringConcat, right, schema)?.data));
         }
     };

@@ -19,31 +19,50 @@ use crate::error::external;
 /// How a pattern begins that was made of one of SIMILAR TO: it is in the engine's words already.
 pub const SIMILAR: &str = "^(?s:";
 
+/// What a pattern is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// Whether there is a match.
+    Answer,
+    /// Where the match ends, or what is in it.
+    Match,
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Spelling {
+    wanted: Wanted,
     signature: Signature,
 }
 
-static SPELLING: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let signature = Signature::exact(vec![DataType::Utf8], Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Spelling { signature }))
-});
+impl Spelling {
+    fn udf(wanted: Wanted) -> Arc<ScalarUDF> {
+        let signature = Signature::exact(vec![DataType::Utf8], Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Self { wanted, signature }))
+    }
+}
+
+static OF_ANSWERS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Spelling::udf(Wanted::Answer));
+static OF_MATCHES: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Spelling::udf(Wanted::Match));
 
 /// The pattern as the engine spells it; an expression that is so already stays.
 ///
 /// # Errors
-/// As [`spelt`], of a constant.
-pub fn pattern(expr: Expr) -> Result<Option<Expr>> {
+/// As [`spelt_for`], of a constant.
+pub fn pattern(expr: Expr, wanted: Wanted) -> Result<Option<Expr>> {
     match &expr {
-        Expr::ScalarFunction(function) if function.func.name() == SPELLING.name() => return Ok(None),
+        Expr::ScalarFunction(function) if function.func.name() == OF_ANSWERS.name() => return Ok(None),
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
-            spelt(text)?;
+            spelt_for(text, wanted)?;
         }
         Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => return Ok(None),
         _ => {}
     }
     let text = Expr::Cast(Cast::new(Box::new(expr), DataType::Utf8));
-    Ok(Some(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&SPELLING), args: vec![text] })))
+    let func = match wanted {
+        Wanted::Answer => &OF_ANSWERS,
+        Wanted::Match => &OF_MATCHES,
+    };
+    Ok(Some(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(func), args: vec![text] })))
 }
 
 impl ScalarUDFImpl for Spelling {
@@ -62,13 +81,13 @@ impl ScalarUDFImpl for Spelling {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion_common::Result<ColumnarValue> {
         let Some(pattern) = args.args.first() else { return internal_err!("one pattern") };
         if let ColumnarValue::Scalar(ScalarValue::Utf8(text)) = pattern {
-            let text = text.as_deref().map(spelt).transpose().map_err(external)?;
+            let text = text.as_deref().map(|text| spelt_for(text, self.wanted)).transpose().map_err(external)?;
             return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(text)));
         }
         let patterns = pattern.to_array(args.number_rows)?;
         let mut builder = StringBuilder::new();
         for text in patterns.as_string::<i32>() {
-            builder.append_option(text.map(spelt).transpose().map_err(external)?);
+            builder.append_option(text.map(|text| spelt_for(text, self.wanted)).transpose().map_err(external)?);
         }
         Ok(ColumnarValue::Array(Arc::new(builder.finish()) as ArrayRef))
     }
@@ -80,6 +99,70 @@ fn refused(what: &str) -> Error {
 
 fn invalid(what: &str) -> Error {
     Error::new(ErrorCode::InvalidRegularExpression, format!("invalid regular expression: {what}"))
+}
+
+/// The pattern in the engine's words, for what is wanted of it.
+///
+/// # Errors
+/// As [`spelt`]; 0A000 for a pattern whose match ends elsewhere than PostgreSQL's may.
+pub fn spelt_for(pattern: &str, wanted: Wanted) -> Result<String> {
+    let spelt = spelt(pattern)?;
+    if wanted == Wanted::Match && !pattern.starts_with(SIMILAR) && is_mixed(pattern) {
+        return Err(refused("a greedy quantifier beside one that is not"));
+    }
+    Ok(spelt)
+}
+
+/// Whether some quantifiers of a pattern are greedy and others are not: in PostgreSQL the first one says of the whole match whether it is the
+/// longest or the shortest, in the engine each says it of its own part. It is the same where the match is all of the text.
+fn is_mixed(pattern: &str) -> bool {
+    let (mut is_greedy, mut is_lazy, mut has_branches) = (false, false, false);
+    let mut characters = pattern.chars().peekable();
+    let mut last = None;
+    while let Some(character) = characters.next() {
+        last = Some(character);
+        match character {
+            '\\' => {
+                characters.next();
+                last = None;
+            }
+            '[' => {
+                // The first one is of the set, even a bracket.
+                characters.next_if_eq(&'^');
+                characters.next_if_eq(&']');
+                let mut is_class = false;
+                while let Some(inner) = characters.next() {
+                    match inner {
+                        '\\' => {
+                            characters.next();
+                        }
+                        '[' if characters.next_if(|next| matches!(next, ':' | '.' | '=')).is_some() => is_class = true,
+                        ']' if is_class => is_class = false,
+                        ']' => break,
+                        _ => {}
+                    }
+                }
+            }
+            '(' if characters.next_if_eq(&'?').is_some() => {
+                characters.next();
+            }
+            '|' => has_branches = true,
+            '{' if !characters.peek().is_some_and(char::is_ascii_digit) => {}
+            '*' | '+' | '?' | '{' => {
+                let mut is_exact = false;
+                if character == '{' {
+                    let count: String = characters.by_ref().take_while(|inner| *inner != '}').collect();
+                    is_exact = !count.contains(',');
+                }
+                let is_of_few = characters.next_if_eq(&'?').is_some();
+                is_lazy |= is_of_few && !is_exact;
+                is_greedy |= !is_of_few && !is_exact;
+            }
+            _ => {}
+        }
+    }
+    let is_whole = pattern.starts_with('^') && last == Some('$') && !has_branches;
+    is_lazy && is_greedy && !is_whole
 }
 
 /// The pattern in the engine's words.
@@ -249,7 +332,20 @@ fn class(name: &str) -> Result<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::spelt;
+    use super::{is_mixed, spelt};
+
+    #[test]
+    fn quantifiers_of_two_kinds_are_told() {
+        for pattern in
+            ["Y*?([0-9]{1,3})", "([a-z]+?)([0-9]+)", "(.*?)X(.*)", "a{1,2}?b*", "^(a*?)(b*)", "^a*?b*$|c", "[]*?]+b*?"]
+        {
+            assert!(is_mixed(pattern), "{pattern}");
+        }
+        for pattern in ["<.*?>", "a+b*", "^(.*?)X(.*)$", "a{3}b*?", "[*?]+x", "a\\*?b+", "(?:a*)(b+)", "[[:alpha:]*?]+"]
+        {
+            assert!(!is_mixed(pattern), "{pattern}");
+        }
+    }
 
     #[test]
     fn patterns_are_said_in_the_engines_words() {

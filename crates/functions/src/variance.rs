@@ -12,7 +12,10 @@ use super::wide;
 use crate::error::external;
 
 /// Digits after the point of a result.
-const SCALE: i8 = 16;
+pub const SCALE: i8 = 16;
+
+/// One, with these digits.
+const ONE: i128 = 10_i128.pow(16);
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,7 +127,14 @@ impl Sums {
         let denominator = count.checked_mul(i256::from_i128(divisor.into())).ok_or_else(wide::too_many_digits)?;
         let scale = 2 * i32::from(self.scale);
         if self.variance.is_deviation {
-            wide::root_of_quotient(numerator, denominator, scale, i32::from(SCALE)).map(Some)
+            let digits = i32::from(SCALE);
+            // PostgreSQL takes the root of a variance as it shows it: from one on with these digits, below with more.
+            if let Ok(shown) = wide::wide_quotient(numerator, denominator, scale, digits)
+                && shown >= ONE
+            {
+                return wide::square_root(shown, digits, digits).map(Some);
+            }
+            wide::root_of_quotient(numerator, denominator, scale, digits).map(Some)
         } else {
             wide::wide_quotient(numerator, denominator, scale, i32::from(SCALE)).map(Some)
         }

@@ -6,6 +6,8 @@
 use arrow::datatypes::i256;
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 
+use super::decimals::{QUOTIENT_SCALE, QUOTIENT_SCALE_MIN};
+
 /// 22003: PostgreSQL would show the number; nothing here can hold it.
 pub fn too_many_digits() -> Error {
     Error::new(ErrorCode::NumericOutOfRange, "numeric result out of range")
@@ -73,11 +75,13 @@ pub fn quotient(left: (i128, i32), right: (i128, i32), to: SqlType) -> Result<i1
     fitted(divided(value, divisor), to)
 }
 
-/// `left * right`, exactly: a product with more digits after the point than fit is refused, unless they are zeros.
+/// `left * right`, exactly: a product with more digits after the point than fit is refused, unless they are zeros. That of two values that
+/// are rounded themselves is rounded to as many digits as a quotient has.
 pub fn product(left: (i128, i32), right: (i128, i32), to: SqlType) -> Result<i128> {
     let value = i256::from_i128(left.0).checked_mul(i256::from_i128(right.0)).ok_or_else(too_many_digits)?;
     let dropped = left.1 + right.1 - scale_of(to);
-    if dropped > 0 && value % power_of_ten(dropped)? != i256::ZERO {
+    let is_rounded = scale_of(to) == QUOTIENT_SCALE && left.1.min(right.1) >= QUOTIENT_SCALE_MIN;
+    if dropped > 0 && !is_rounded && value % power_of_ten(dropped)? != i256::ZERO {
         return Err(too_many_digits());
     }
     fitted(scaled(value, left.1 + right.1, scale_of(to))?, to)
@@ -193,6 +197,11 @@ mod tests {
         assert!(product((greatest, 0), (2, 0), numeric(38, 0)).is_err());
         assert!(product((1, 38), (1, 1), numeric(38, 38)).is_err());
         assert_eq!(product((10, 38), (1, 1), numeric(38, 38)).unwrap(), 1);
+        // Two thirds of two thirds, each of sixteen digits.
+        let two_thirds = 6_666_666_666_666_667;
+        let expected = 44_444_444_444_444_448_889;
+        assert_eq!(product((two_thirds, 16), (two_thirds, 16), numeric(38, 20)).unwrap(), expected);
+        assert!(product((two_thirds, 16), (two_thirds, 16), numeric(38, 30)).is_err());
         assert!(power(10, 0, 38, numeric(38, 0)).is_err());
         assert_eq!(power(20, 1, 3, numeric(38, 16)).unwrap(), 80_000_000_000_000_000);
     }

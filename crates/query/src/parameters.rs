@@ -6,14 +6,15 @@ use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::{field_of, scalar};
+use ashlar_functions::rules::conditions::common_type;
 use ashlar_functions::tree::{
     rewrite_expressions, rewrite_expressions_of, rewrite_nodes_with_subqueries, rewrite_parts, rewrite_parts_down,
 };
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan};
 
 /// The declared types of a statement's parameters: by number from 0, `None` where the client left it open.
 pub fn declared_fields(declared: &[u32]) -> Vec<Option<FieldRef>> {
@@ -118,17 +119,92 @@ fn numeric_parameter(scale: i8) -> SqlType {
     SqlType::Scalar(ScalarType::Numeric { precision: 38, scale })
 }
 
-/// What the place of an open placeholder says about its type: the target of a cast around it, and in
-/// `x = ANY($1)` an array of what it is compared with.
-fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
-    use datafusion::logical_expr::ExprSchemable;
-    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());
-    let typed = |expr: Expr, field: FieldRef| match expr {
+fn is_open(expr: &Expr) -> bool {
+    matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none())
+}
+
+fn typed(expr: Expr, field: FieldRef) -> Expr {
+    match expr {
         Expr::Placeholder(placeholder) => Expr::Placeholder(Placeholder { field: Some(field), ..placeholder }),
         other => other,
+    }
+}
+
+/// The type of a value that says one: neither an open placeholder nor a quoted literal.
+fn known(expr: &Expr, schema: &DFSchema) -> Option<SqlType> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _) => None,
+        // A whole number that fits is an integer; the planner has not narrowed it yet.
+        Expr::Literal(ScalarValue::Int64(Some(value)), _) if i32::try_from(*value).is_ok() => {
+            Some(ScalarType::Int4.into())
+        }
+        other if is_open(other) => None,
+        other => {
+            let (_, field) = other.to_field(schema).ok()?;
+            if *field.data_type() == DataType::Null { None } else { sql_type_of(&field) }
+        }
+    }
+}
+
+/// Values that meet, the open placeholders among them of the type in which the others do.
+fn met(values: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+    let types: Vec<SqlType> = values.iter().filter_map(|value| known(value, schema)).collect();
+    let Ok(Some(common)) = common_type("a parameter", &types) else { return values };
+    let field = field_of("parameter", common);
+    let settled =
+        values.into_iter().map(|value| if is_open(&value) { typed(value, FieldRef::clone(&field)) } else { value });
+    settled.collect()
+}
+
+/// Functions of values that meet.
+const MEETING: [&str; 5] = ["coalesce", "nullif", "greatest", "least", "make_array"];
+
+fn has_open(case: &Case) -> bool {
+    let pairs = case.when_then_expr.iter().flat_map(|(when, then)| [when, then]);
+    case.expr.iter().chain(&case.else_expr).chain(pairs).any(|part| is_open(part))
+}
+
+/// CASE whose conditions are booleans, or meet what they are compared with, and whose results meet.
+fn of_case(case: Case, schema: &DFSchema) -> Case {
+    let (whens, thens): (Vec<Expr>, Vec<Expr>) =
+        case.when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+    let (base, whens) = match case.expr {
+        None => {
+            let condition = field_of("parameter", ScalarType::Bool.into());
+            let whens = whens
+                .into_iter()
+                .map(|when| if is_open(&when) { typed(when, FieldRef::clone(&condition)) } else { when });
+            (None, whens.collect())
+        }
+        Some(base) => {
+            let mut all = met(std::iter::once(*base).chain(whens).collect(), schema);
+            let base = all.remove(0);
+            (Some(Box::new(base)), all)
+        }
     };
+    let count = thens.len();
+    let mut results = met(thens.into_iter().chain(case.else_expr.map(|other| *other)).collect(), schema);
+    let other = results.split_off(count).pop();
+    let pairs = whens.into_iter().zip(results).map(|(when, then): (Expr, Expr)| (Box::new(when), Box::new(then)));
+    Case::new(base, pairs.collect(), other.map(Box::new))
+}
+
+/// What the place of an open placeholder says about its type: the target of a cast around it, the values that it meets in CASE, COALESCE and
+/// the like, and in `x = ANY($1)` an array of what it is compared with.
+fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
     rewrite_expressions(plan, |expr, schema| {
         Ok(match expr {
+            Expr::Case(case) if has_open(&case) => Transformed::yes(Expr::Case(of_case(case, schema))),
+            Expr::Not(inner) if is_open(&inner) => {
+                let condition = field_of("parameter", ScalarType::Bool.into());
+                Transformed::yes(Expr::Not(Box::new(typed(*inner, condition))))
+            }
+            Expr::ScalarFunction(mut function)
+                if MEETING.contains(&function.func.name()) && function.args.iter().any(is_open) =>
+            {
+                function.args = met(function.args, schema);
+                Transformed::yes(Expr::ScalarFunction(function))
+            }
             Expr::Cast(mut cast) if is_open(&cast.expr) => {
                 cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));
                 Transformed::yes(Expr::Cast(cast))

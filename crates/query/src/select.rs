@@ -48,6 +48,7 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod arrays;
 mod balance;
 mod casts;
 pub(crate) mod dialect;
@@ -55,7 +56,9 @@ pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
 mod grouping;
+mod grouping_sets;
 mod joins;
+mod kin;
 mod labels;
 mod lateral;
 mod levels;
@@ -85,6 +88,7 @@ mod targets;
 mod times;
 mod values;
 mod whole_rows;
+mod window_subqueries;
 mod windows;
 mod with_once;
 

@@ -295,10 +295,7 @@ fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         (Json::Object(_), Json::Object(_)) => jsonb(&format!("{{{}}}", joined(inside(left.text), inside(right.text)))),
         (left_kind, right_kind) => {
             let (is_left, is_right) = (matches!(left_kind, Json::Array(_)), matches!(right_kind, Json::Array(_)));
-            if !is_left && !is_right && (matches!(left_kind, Json::Object(_)) || matches!(right_kind, Json::Object(_)))
-            {
-                return Err(parameter_error("invalid concatenation of jsonb objects"));
-            }
+            // Whatever is no array is an array of itself.
             let items = |node: &Node<'_>, is_array: bool| {
                 if is_array { inside(node.text).to_owned() } else { node.text.to_owned() }
             };

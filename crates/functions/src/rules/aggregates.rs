@@ -1,6 +1,6 @@
 //! Aggregates of numbers with PostgreSQL's types and digits: `sum(bigint)` and averages are numeric and exact,
 //! `sum(real)` is real, `variance` and its like of exact numbers are numeric. And unions of them, in the same walk: each may read
-//! the other, and takes its types from it.
+//! the other, and takes its types from it. What else the planner could not know a type of is retyped on the way.
 //!
 //! Runs before type coercion. What an aggregate gives is finished by a projection above it:
 //!
@@ -25,9 +25,9 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_optimizer::AnalyzerRule;
 
-use super::unions;
+use super::{retyped, unions};
 use crate::catalog::{digits_in, numeric};
-use crate::decimals::NumericOperation;
+use crate::decimals::{AVERAGE_SCALE, NumericOperation};
 use crate::error::external;
 use crate::float_sum;
 use crate::floats::FloatCheck;
@@ -39,8 +39,6 @@ use crate::variance::{self, Variance};
 const SUM_TYPE: DataType = DataType::Decimal128(38, 0);
 /// Digits of numerics whose sums fit 38 digits for any number of rows: ten digits count rows.
 const NARROW_PRECISION_MAX: u8 = 28;
-/// Digits after the point of an average, as PostgreSQL has of averages from one to ten thousand.
-const AVERAGE_SCALE: i32 = 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -48,20 +46,24 @@ pub struct NumericAggregates;
 
 impl AnalyzerRule for NumericAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite_nodes_with_subqueries(plan, |node| {
-            // An input whose columns changed their types is seen by the nodes above. So are literals that were narrowed below a union.
-            let node = node.recompute_schema()?;
-            match node {
-                LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate).map(Transformed::yes),
-                LogicalPlan::Window(window) => of_window(window).map(Transformed::yes),
-                LogicalPlan::Union(union) => Ok(Transformed::yes(LogicalPlan::Union(unions::matched(union)?))),
-                other => Ok(Transformed::yes(other)),
-            }
-        })
+        if retyped::is_needed(&plan)? {
+            return retyped::from_below(plan, &mut of_node);
+        }
+        rewrite_nodes_with_subqueries(plan, |node| of_node(node).map(Transformed::yes))
     }
 
     fn name(&self) -> &str {
         "numeric_aggregates"
+    }
+}
+
+fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
+    // An input whose columns changed their types is seen by the nodes above. So are literals that were narrowed below a union.
+    match node.recompute_schema()? {
+        LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate),
+        LogicalPlan::Window(window) => of_window(window),
+        LogicalPlan::Union(union) => Ok(LogicalPlan::Union(unions::matched(union)?)),
+        other => Ok(other),
     }
 }
 

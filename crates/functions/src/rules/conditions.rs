@@ -15,6 +15,7 @@ use datafusion_optimizer::AnalyzerRule;
 use crate::catalog::{common_numeric, name_of};
 use crate::error::external;
 use crate::fields::field_of;
+use crate::json::{is_jsonb, key_of};
 
 /// See the module.
 #[derive(Debug)]
@@ -50,6 +51,10 @@ impl AnalyzerRule for Conditions {
             {
                 let context = function.func.name().to_uppercase();
                 let args = one_type(&context, function.args.clone(), schema)?;
+                // The engine would compare their texts.
+                if context != "COALESCE" && args.iter().any(|arg| is_jsonb(arg, schema)) {
+                    return Err(external(Error::unsupported(format!("{context} of jsonb is not supported"))));
+                }
                 let changed = args != function.args;
                 let call = Expr::ScalarFunction(ScalarFunction { func: function.func, args });
                 Ok(Transformed::new_transformed(call, changed))
@@ -60,6 +65,9 @@ impl AnalyzerRule for Conditions {
                 let own = left.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 let right = super::operators::meet(right, &left, "=", schema)?;
                 let left = super::operators::meet(left, &right.data, "=", schema)?;
+                if is_jsonb(&left.data, schema) && is_jsonb(&right.data, schema) {
+                    return Ok(Transformed::yes(null_if_same(left.data, right.data)));
+                }
                 let changed = left.transformed || right.transformed;
                 let other = right.data.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 function.args = vec![left.data, right.data];
@@ -87,6 +95,13 @@ impl AnalyzerRule for Conditions {
     fn name(&self) -> &str {
         "conditions"
     }
+}
+
+/// `nullif` of jsonb, whose values may be equal where their texts are not.
+fn null_if_same(left: Expr, right: Expr) -> Expr {
+    let same = BinaryExpr { left: Box::new(key_of(left.clone())), op: Operator::Eq, right: Box::new(key_of(right)) };
+    let null = Expr::Literal(ScalarValue::Utf8(None), None);
+    Expr::Case(Case::new(None, vec![(Box::new(Expr::BinaryExpr(same)), Box::new(null))], Some(Box::new(left))))
 }
 
 /// Whether both are integers, or both floats: operators compare such without casting one of them.
@@ -194,7 +209,11 @@ pub(crate) fn not_boolean(context: &str, found: &str) -> Error {
     Error::new(ErrorCode::DatatypeMismatch, format!("argument of {context} must be type boolean, not type {found}"))
 }
 
-fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// CASE whose branches have one type.
+///
+/// # Errors
+/// 42804, 42883
+pub(super) fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let original = case.clone();
     match case.expr.take() {
         None => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, SqlType};
+use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
@@ -20,7 +20,7 @@ use crate::error::external;
 use crate::fields::field_of;
 use crate::planner::literals;
 use crate::quantified::{Comparison, Quantified};
-use crate::regular;
+use crate::regular::{self, Wanted};
 
 /// See the module.
 #[derive(Debug)]
@@ -90,7 +90,8 @@ fn with_pattern(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Scal
     if !is_concerned {
         return Ok((function, false));
     }
-    match regular::pattern(function.args[1].clone()).map_err(external)? {
+    let wanted = if name == "regexp_like" { Wanted::Answer } else { Wanted::Match };
+    match regular::pattern(function.args[1].clone(), wanted).map_err(external)? {
         Some(pattern) => {
             function.args[1] = pattern;
             Ok((function, true))
@@ -157,7 +158,12 @@ fn quantify(
             || matches!(expr, Expr::Literal(ScalarValue::Utf8(_), _)) && !field.metadata().contains_key("ashlar.type")
     };
     let refuse = |error: Error| Err(external(error));
+    let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
     let (from, items) = match (is_open(needle, &needle_field), is_open(array, &array_field)) {
+        // Two literals without a type are texts.
+        (true, true) if is_literal(needle) && is_literal(array) => {
+            (SqlType::Scalar(ScalarType::Text), SqlType::Array(ScalarType::Text))
+        }
         (true, true) => return Ok(Transformed::no(Expr::ScalarFunction(function))),
         (false, true) => match sql_type_of(&needle_field) {
             Some(from @ SqlType::Scalar(item)) => (from, SqlType::Array(item)),

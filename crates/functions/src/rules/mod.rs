@@ -12,6 +12,7 @@ mod literals;
 mod numbers;
 pub mod operators;
 mod placement;
+mod retyped;
 mod unions;
 
 pub use aggregates::NumericAggregates;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use ashlar_base::SqlType;
-use ashlar_store::arrow_types::to_arrow_type;
-use datafusion_common::{Result, ScalarValue};
+use ashlar_base::{ScalarType, SqlType};
+use ashlar_store::arrow_types::{TYPE_METADATA, to_arrow_type};
+use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::ScalarFunction;
-use datafusion_expr::{BinaryExpr, Cast, Expr, Operator};
+use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
 use crate::decimals::{NumericOperation, is_native, operate, quotient_scale, result_type};
 use crate::error::external;
@@ -82,6 +82,49 @@ pub(super) fn arithmetic(
     let args = vec![decimal(left, left_type, left_digits), decimal(right, right_type, right_digits)];
     let func = Arc::new(NumericOperation::udf(operator, to));
     Ok(Some(Expr::ScalarFunction(ScalarFunction { func, args })))
+}
+
+/// An operation on numerics, made anew where an operand is no longer what it was made for: an integer that has become a numeric or a
+/// float since, or a numeric that has more digits after the point. `None` where it still holds.
+pub(super) fn remade(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Some(operation) = function.func.inner().downcast_ref::<NumericOperation>() else { return Ok(None) };
+    let [left, right] = &function.args[..] else { return Ok(None) };
+    let (own_left, own_right) = (uncast(left, schema), uncast(right, schema));
+    let (Ok(left_type), Ok(right_type)) = (own_left.get_type(schema), own_right.get_type(schema)) else {
+        return Ok(None);
+    };
+    let operator = operation.operator();
+    let is_other = !std::ptr::eq(left, own_left) || !std::ptr::eq(right, own_right);
+    // Quotients are rounded anyway, those of averages to a scale of their own.
+    let loses_digits = operator != Operator::Divide
+        && match (digits_of(&left_type), digits_of(&right_type)) {
+            (Some(left), Some(right)) => scale_of(result_type(operator, left, right)) > scale_of(operation.result()),
+            _ => false,
+        };
+    if !is_other && !loses_digits {
+        return Ok(None);
+    }
+    let again = arithmetic(own_left, operator, own_right, (&left_type, &right_type))?;
+    Ok(Some(again.unwrap_or_else(|| {
+        let (left, right) = (Box::new(own_left.clone()), Box::new(own_right.clone()));
+        Expr::BinaryExpr(BinaryExpr { left, op: operator, right })
+    })))
+}
+
+/// What an operand was before [`arithmetic`] took it for an integer, if it is none. A cast that somebody wrote says its SQL type.
+fn uncast<'e>(operand: &'e Expr, schema: &DFSchema) -> &'e Expr {
+    let Expr::Cast(cast) = operand else { return operand };
+    let is_of_integer = matches!(cast.field.data_type(), DataType::Decimal128(5 | 10 | 19 | 20, 0))
+        && !cast.field.metadata().contains_key(TYPE_METADATA);
+    let is_other = || cast.expr.get_type(schema).is_ok_and(|found| !found.is_integer() && !found.is_null());
+    if is_of_integer && is_other() { &cast.expr } else { operand }
+}
+
+fn scale_of(sql_type: SqlType) -> u8 {
+    match sql_type.scalar() {
+        ScalarType::Numeric { scale, .. } => scale,
+        _ => 0,
+    }
 }
 
 /// A constant number's digits and scale.

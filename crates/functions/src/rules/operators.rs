@@ -22,7 +22,7 @@ use crate::array_order;
 use crate::error::external;
 use crate::json;
 use crate::patterns::check_pattern;
-use crate::regular;
+use crate::regular::{self, Wanted};
 use crate::times::operators::ordered;
 
 use super::intervals::{self, is_interval};
@@ -239,7 +239,7 @@ fn by_key(found: InSubquery) -> Result<Transformed<Expr>> {
 
 /// The pattern of a regular expression in the engine's words.
 fn matching(left: Expr, op: Operator, right: Expr) -> Result<Transformed<Expr>> {
-    let spelt = regular::pattern(right.clone()).map_err(external)?;
+    let spelt = regular::pattern(right.clone(), Wanted::Answer).map_err(external)?;
     Ok(match spelt {
         Some(right) => Transformed::yes(rebuilt(left, op, right)),
         None => Transformed::no(rebuilt(left, op, right)),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::SqlType;
+use ashlar_base::{ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
@@ -93,7 +93,10 @@ pub(super) fn matched(union: Union) -> Result<Union> {
             let found = input.schema().field(column);
             // Texts of different types are one to the engine: the plan and the nodes that run it would take another one each.
             let is_other = found.data_type() != wanted.data_type() || sql_type_of(found) != Some(common);
-            if literal_at(input, column).is_some() && *wanted.data_type() != DataType::Utf8 {
+            // A text is no json, whatever it holds.
+            let is_read = *wanted.data_type() != DataType::Utf8
+                || matches!(common, SqlType::Scalar(ScalarType::Json | ScalarType::Jsonb));
+            if literal_at(input, column).is_some() && is_read {
                 *input = with_cast(input, column, &wanted)?;
                 changed = true;
             } else if is_other && *found.data_type() != DataType::Null && literal_at(input, column).is_none() {

@@ -1,4 +1,5 @@
-//! `sum`, `avg`, `min` and `max` that know intervals; of everything else they are DataFusion's.
+//! `sum`, `avg`, `min` and `max` that know intervals, and averages and variances that say what they are of exact numbers: numerics, which a
+//! rule puts in their place. Of everything else they are DataFusion's.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, Int
 use ashlar_base::value::interval::arithmetic::{Total, order};
 use ashlar_base::{Datum, Error, Interval, ScalarType, Value};
 use ashlar_store::ColumnReader;
-use datafusion_common::{Result, ScalarValue};
+use ashlar_store::arrow_types::to_arrow_type;
+use datafusion_common::{Result, ScalarValue, internal_err};
 use datafusion_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion_expr::type_coercion::functions::fields_with_udf;
 use datafusion_expr::utils::AggregateOrderSensitivity;
@@ -16,8 +18,11 @@ use datafusion_expr::{
     StatisticsArgs, Volatility,
 };
 
+use crate::catalog::numeric;
+use crate::decimals::AVERAGE_SCALE;
 use crate::error::external;
 use crate::fields::scalar;
+use crate::variance;
 
 /// Which aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +31,8 @@ enum Kind {
     Average,
     Least,
     Greatest,
+    /// Variances and standard deviations, of numbers only.
+    Variance,
 }
 
 /// An aggregate of DataFusion's, and what it is of intervals.
@@ -41,12 +48,41 @@ pub struct IntervalAware {
 /// # Errors
 /// As the registry's.
 pub fn register(registry: &mut dyn datafusion_expr::registry::FunctionRegistry) -> Result<()> {
-    for (name, kind) in [("sum", Kind::Sum), ("avg", Kind::Average), ("min", Kind::Least), ("max", Kind::Greatest)] {
+    for (name, kind) in [
+        ("sum", Kind::Sum),
+        ("avg", Kind::Average),
+        ("min", Kind::Least),
+        ("max", Kind::Greatest),
+        ("var", Kind::Variance),
+        ("var_pop", Kind::Variance),
+        ("stddev", Kind::Variance),
+        ("stddev_pop", Kind::Variance),
+    ] {
         let inner = registry.udaf(name)?;
         let signature = Signature::user_defined(Volatility::Immutable);
         registry.register_udaf(Arc::new(AggregateUDF::from(IntervalAware { kind, inner, signature })))?;
     }
     Ok(())
+}
+
+/// The scale of an aggregate of exact numbers that is of doubles to the engine, where the arguments are such. What the planner makes of
+/// such an aggregate, by operators and functions, is of numerics from the start.
+fn scale_of_exact(kind: Kind, types: &[DataType]) -> Option<i32> {
+    let least = match kind {
+        Kind::Average => AVERAGE_SCALE,
+        Kind::Variance => return is_exact(types).map(|_| i32::from(variance::SCALE)),
+        Kind::Sum | Kind::Least | Kind::Greatest => return None,
+    };
+    is_exact(types).map(|scale| least.max(scale))
+}
+
+/// The scale of one argument that is an exact number.
+fn is_exact(types: &[DataType]) -> Option<i32> {
+    match types {
+        [DataType::Int16 | DataType::Int32 | DataType::Int64] => Some(0),
+        [DataType::Decimal128(_, scale)] => Some(i32::from(*scale)),
+        _ => None,
+    }
 }
 
 fn is_interval(field: Option<&FieldRef>) -> bool {
@@ -67,7 +103,8 @@ impl AggregateUDFImpl for IntervalAware {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        if let [DataType::Interval(_)] = types {
+        let is_of_intervals = self.kind != Kind::Variance && matches!(types, [DataType::Interval(_)]);
+        if is_of_intervals || scale_of_exact(self.kind, types).is_some() {
             return Ok(types.to_vec());
         }
         let fields: Vec<FieldRef> =
@@ -77,6 +114,9 @@ impl AggregateUDFImpl for IntervalAware {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if let Some(scale) = scale_of_exact(self.kind, types) {
+            return Ok(to_arrow_type(numeric(38, scale)));
+        }
         match types {
             [DataType::Interval(_)] => Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
             _ => self.inner.return_type(types),
@@ -95,7 +135,9 @@ impl AggregateUDFImpl for IntervalAware {
                 field("micros", DataType::Decimal128(38, 0)),
                 field("count", DataType::Int64),
             ],
-            Kind::Least | Kind::Greatest => vec![field("extreme", DataType::Interval(IntervalUnit::MonthDayNano))],
+            Kind::Least | Kind::Greatest | Kind::Variance => {
+                vec![field("extreme", DataType::Interval(IntervalUnit::MonthDayNano))]
+            }
         })
     }
 
@@ -111,6 +153,7 @@ impl AggregateUDFImpl for IntervalAware {
                 Box::new(Summed { total: Total::default(), is_average: self.kind == Kind::Average })
             }
             Kind::Least | Kind::Greatest => Box::new(Extreme { found: None, is_greatest: self.kind == Kind::Greatest }),
+            Kind::Variance => return internal_err!("{} is not of intervals", self.name()),
         })
     }
 
@@ -128,7 +171,7 @@ impl AggregateUDFImpl for IntervalAware {
         }
         match self.kind {
             Kind::Sum | Kind::Average => self.accumulator(args),
-            Kind::Least | Kind::Greatest => {
+            Kind::Least | Kind::Greatest | Kind::Variance => {
                 Err(external(Error::unsupported("min and max of intervals over a moving frame are not supported")))
             }
         }

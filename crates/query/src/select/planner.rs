@@ -17,6 +17,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::{TableProvider, ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
+use datafusion::functions_nested::make_array::make_array_udf;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::{
     AggregateUDF, Cast, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource,
@@ -28,7 +29,8 @@ use parking_lot::Mutex;
 
 use super::sources::Answers;
 use super::{
-    as_grid, expiry, lateral, limits, not_in, object_numbers, ordering, outer_aggregates, parse, passes, subqueries,
+    arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates,
+    parse, passes, subqueries, window_subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -94,6 +96,8 @@ impl<'a> Planner<'a> {
                 expiry::hide(self.catalog, own.map(|(name, _)| *name), query)?;
             }
             hidden = passes::settle(self, query, declared)?;
+            arrays::as_calls(query);
+            kin::settle(self, query);
         }
         let mut context = PlannerContext::new();
         if !declared.is_empty() {
@@ -103,6 +107,8 @@ impl<'a> Planner<'a> {
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
         outer_aggregates::check(&plan)
             .and_then(|()| lateral::joined(plan))
+            .and_then(grouping_sets::beneath)
+            .and_then(window_subqueries::beneath)
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)
@@ -118,7 +124,8 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// What name and type resolution find.
-    pub fn expression(&self, expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
+    pub fn expression(&self, mut expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        kin::settle_expression(&mut expr, schema);
         sql::expression(self, expr, schema).map_err(from_datafusion)
     }
 
@@ -236,6 +243,9 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if name == arrays::MAKE_ARRAY {
+            return Some(make_array_udf());
+        }
         let known =
             system_tables::bound::find(self.catalog, name).or_else(|| self.state.scalar_functions().get(name).cloned());
         let is_other = self.get_aggregate_meta(name).is_some()

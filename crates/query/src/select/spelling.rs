@@ -34,6 +34,10 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
             Token::Isnull => Some("IS NULL".to_owned()),
             Token::Notnull => Some("IS NOT NULL".to_owned()),
             Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
+            // PostgreSQL ends an operator of these characters before a sign: `j->-1` is `j -> -1`.
+            Token::Op if matches!(word, "->" | "->>") && text[token_end..].starts_with(['-', '+']) => {
+                Some(format!("{word} "))
+            }
             // `TABLE t` is a query; in no query is TABLE anything else.
             Token::Table => Some("SELECT * FROM".to_owned()),
             Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
@@ -92,7 +96,9 @@ fn is_suspicious(text: &str) -> bool {
                 && (matches!(pair[1], b'_') || pair[0] == b'0' && matches!(pair[1], b'x' | b'o' | b'b'))
         })
     };
+    const GLUED: [&str; 4] = ["->-", "->>-", "->+", "->>+"];
     WORDS.iter().any(|word| lower.contains(word))
+        || GLUED.iter().any(|glued| lower.contains(glued))
         || (text.contains('\'') && text.contains(['\n', '\r']))
         || has_number()
 }

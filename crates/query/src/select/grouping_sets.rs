@@ -1,0 +1,65 @@
+//! GROUPING SETS, ROLLUP and CUBE of expressions, as those of columns that a projection beneath computes.
+//!
+//! Runs over a plan as the SQL planner made it. What stands above an aggregation finds a group by the name that the engine made of its
+//! expression; rules that give an expression PostgreSQL's meaning keep that name for an output, but not within a grouping set.
+
+use std::sync::Arc;
+
+use ashlar_functions::tree::{rewrite_nodes_with_subqueries, rewrite_parts};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
+
+/// Computes the expressions of grouping sets beneath them.
+pub(super) fn beneath(plan: LogicalPlan) -> Result<LogicalPlan> {
+    rewrite_nodes_with_subqueries(plan, |node| {
+        let LogicalPlan::Aggregate(aggregate) = node else { return Ok(Transformed::no(node)) };
+        let [Expr::GroupingSet(sets)] = &aggregate.group_expr[..] else {
+            return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+        };
+        let mut computed: Vec<Expr> = Vec::new();
+        for expr in sets.distinct_expr() {
+            if !matches!(expr, Expr::Column(_)) && !computed.contains(expr) {
+                computed.push(expr.clone());
+            }
+        }
+        if computed.is_empty() {
+            return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+        }
+        let sets = sets.clone();
+        over_columns(aggregate, sets, &computed).map(Transformed::yes)
+    })
+}
+
+/// The column that holds an expression's value: of the name that the group of the expression has.
+fn column_of(expr: &Expr) -> Expr {
+    Expr::Column(Column::new_unqualified(expr.schema_name().to_string()))
+}
+
+fn over_columns(aggregate: Aggregate, sets: GroupingSet, computed: &[Expr]) -> Result<LogicalPlan> {
+    let as_column = |expr: Expr| if computed.contains(&expr) { column_of(&expr) } else { expr };
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map(as_column).collect::<Vec<Expr>>();
+    let sets = match sets {
+        GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all(exprs)),
+        GroupingSet::Cube(exprs) => GroupingSet::Cube(all(exprs)),
+        GroupingSet::GroupingSets(sets) => GroupingSet::GroupingSets(sets.into_iter().map(all).collect()),
+    };
+    // `grouping(x)` is asked of a group.
+    let asked = aggregate.aggr_expr.into_iter().map(|expr| {
+        let asked = rewrite_parts(expr, |part| match part {
+            Expr::AggregateFunction(mut function) if function.func.name() == "grouping" => {
+                function.params.args = all(function.params.args);
+                Ok(Transformed::yes(Expr::AggregateFunction(function)))
+            }
+            part => Ok(Transformed::no(part)),
+        })?;
+        Ok(asked.data)
+    });
+    let asked = asked.collect::<Result<Vec<Expr>>>()?;
+    let columns: Vec<Expr> = aggregate.input.schema().iter().map(Expr::from).collect();
+    let named = computed.iter().map(|expr| expr.clone().unalias().alias(expr.schema_name().to_string()));
+    let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(aggregate.input))
+        .project(columns.into_iter().chain(named).collect::<Vec<Expr>>())?
+        .build()?;
+    Ok(LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), vec![Expr::GroupingSet(sets)], asked)?))
+}
