@@ -189,6 +189,30 @@ fn each_shard_is_sent_its_own_rows() {
 }
 
 #[test]
+fn what_several_columns_are_assigned_together_stands_in_the_text_once() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(
+        sent("UPDATE h SET (x, t) = (SELECT i.x, i.t FROM h AS i WHERE i.k = h.k) WHERE k = 7"),
+        ["UPDATE \"h_3\" AS \"h\" SET (x, t) = (SELECT i.x, i.t FROM \"h_3\" AS i WHERE i.k = h.k) WHERE k = 7"]
+    );
+    assert_eq!(
+        sent("UPDATE h SET (x, t) = ROW((SELECT i.x FROM h AS i WHERE i.k = h.k), 'z'), x = 1 WHERE k = 6"),
+        [
+            "UPDATE \"h_2\" AS \"h\" SET (x, t) = ROW((SELECT i.x FROM \"h_2\" AS i WHERE i.k = h.k), 'z'), x = 1 WHERE k = 6"
+        ]
+    );
+    assert_eq!(
+        sent("UPDATE a SET (x, t) = (CASE WHEN k IN (4, 5) THEN 1 END, 'z')"),
+        [
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (4) THEN 1 END, 'z')",
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (4) THEN 1 END, 'z')",
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (5) THEN 1 END, 'z')",
+        ]
+    );
+}
+
+#[test]
 fn columns_that_an_insert_counts_are_sent_by_their_names() {
     let world = World::new();
     let sent = |sql: &str| world.texts(sql)[0].1.clone();
