@@ -433,3 +433,44 @@ fn tables_with_other_names_on_the_shards_get_their_rows() {
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "150");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn constraints_have_the_names_that_they_have_here() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let servers = fleet.servers();
+    let with = format!("USING sharded WITH (servers = '{servers}', shards = '4', algorithm = 'hash_mod')");
+    let columns = "k bigint, v text, CONSTRAINT kept PRIMARY KEY (k), CONSTRAINT pair UNIQUE (k, v)";
+    done(&mut client, &format!("CREATE TABLE t ({columns}) PARTITION BY HASH (k) {with}"));
+    done(&mut client, &format!("CREATE TABLE u (k bigint PRIMARY KEY, v text) PARTITION BY HASH (k) {with}"));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 20) AS s(i)");
+    for is_first in [true, false] {
+        // Of one shard, of several, and rows that the engine computes.
+        for rows in
+            ["VALUES (1, 'w')", "VALUES (1, 'w'), (2, 'w'), (3, 'w'), (4, 'w')", "SELECT k + 0, v || 'w' FROM t"]
+        {
+            done(
+                &mut client,
+                &format!("INSERT INTO t {rows} ON CONFLICT ON CONSTRAINT kept DO UPDATE SET v = excluded.v"),
+            );
+        }
+        done(&mut client, "INSERT INTO t SELECT k, v FROM t WHERE k = 5 on conflict ON CONSTRAINT \"pair\" DO NOTHING");
+        done(&mut client, "INSERT INTO u VALUES (7, 'x') ON CONFLICT ON CONSTRAINT u_pkey DO NOTHING");
+        let expected = if is_first { "ww ww ww ww vw" } else { "ww ww ww ww vww" };
+        let values = "SELECT string_agg(v, ' ' ORDER BY k) FROM t WHERE k < 6";
+        assert_eq!(client.value(values).unwrap(), expected);
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "20");
+    }
+    let unknown = refused(&mut client, "INSERT INTO t VALUES (1, 'w') ON CONFLICT ON CONSTRAINT nothing DO NOTHING");
+    assert!(unknown.starts_with("42704"), "{unknown}");
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT kept DO UPDATE SET v = excluded.v");
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT pair");
+    done(&mut client, "ALTER TABLE t ADD CONSTRAINT other UNIQUE (v, k)");
+    done(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT other DO NOTHING");
+    let gone = refused(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT pair DO NOTHING");
+    assert!(gone.starts_with("42704"), "{gone}");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "y");
+    fleet.ashlar.check_log();
+}

@@ -401,7 +401,8 @@ pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &st
     check_same(draft.state(), table)?;
     engine.catalog().put(&mut draft, &table.schema.name, None);
     // As it is read again at start.
-    define_in(engine, &table.fleet, draft.state(), name, &KeptTable::read(name, text)?.made)
+    let kept = KeptTable::read(name, text)?;
+    define_in(engine, &table.fleet, draft.state(), name, &kept.made, kept.keys)
 }
 
 /// Keeps what a table has become on its shards, and shows it to everybody.

@@ -96,7 +96,8 @@ pub(super) struct Analysis<'a> {
     /// How often each table name without a schema stands in the statement.
     pub(super) references: HashMap<String, usize>,
     pub(super) lists: Vec<List>,
-    /// Where columns are counted and not named, and their names: a shard's table may have them in another order.
+    /// Where columns are counted and not named, and their names: a shard's table may have them in another order. Where a constraint is named,
+    /// and its columns: it may have another name there.
     pub(super) named: Vec<(Range<usize>, String)>,
     /// Whether the columns of a star are counted.
     pub(super) names_stars: bool,

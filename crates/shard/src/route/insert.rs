@@ -5,7 +5,7 @@ use std::ops::Range;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, Value};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{InsertStmt, Node, OnConflictAction, SelectStmt};
+use pg_query::protobuf::{InferClause, InsertStmt, Node, OnConflictAction, SelectStmt};
 
 use super::analysis::{Analysis, Conjunct, Occurrence, Written};
 use super::nodes;
@@ -212,11 +212,32 @@ impl Analysis<'_> {
                     self.walk(condition, &scope)?;
                 }
             }
-            if let Some(condition) = conflict.infer.as_ref().and_then(|infer| infer.where_clause.as_deref()) {
-                self.walk(condition, &scope)?;
+            if let Some(infer) = conflict.infer.as_deref() {
+                if let Some(condition) = infer.where_clause.as_deref() {
+                    self.walk(condition, &scope)?;
+                }
+                if !infer.conname.is_empty() {
+                    self.name_arbiter(infer, table);
+                }
             }
         }
         self.returning(insert.returning_clause.as_ref(), target)
+    }
+
+    /// ON CONFLICT ON CONSTRAINT becomes ON CONFLICT with the constraint's columns: where a shard's table has another name, so has the
+    /// constraint. One that is not known here is left to the shards.
+    fn name_arbiter(&mut self, infer: &InferClause, table: &ShardedTable) {
+        if table.rule.shards().iter().all(|shard| shard.table == table.name) {
+            return;
+        }
+        let Some(key) = table.keys.iter().find(|key| *key.name == *infer.conname) else { return };
+        let Ok(start) = self.place(infer.location) else { return };
+        // Three words: ON, CONSTRAINT and the name.
+        let Some((scan::Token::Word | scan::Token::Quoted, place)) = scan::Tokens::new(self.text, start).nth(2) else {
+            return;
+        };
+        let columns: Vec<String> = key.columns.iter().map(|column| quoted(column)).collect();
+        self.named.push((start..place.end, format!("({})", columns.join(", "))));
     }
 
     /// The places and keys of rows of VALUES.

@@ -54,8 +54,19 @@ pub struct ShardedTable {
     pub name: Box<str>,
     /// Its columns.
     pub columns: Vec<ColumnDef>,
+    /// Its primary key and its UNIQUE constraints.
+    pub keys: Vec<NamedKey>,
     /// Where its rows are.
     pub rule: Rule,
+}
+
+/// A primary key or a UNIQUE constraint.
+#[derive(Clone, Debug)]
+pub struct NamedKey {
+    /// What it is called here; shards may have other names for it.
+    pub name: Box<str>,
+    /// Its columns.
+    pub columns: Vec<String>,
 }
 
 /// What a name in a statement means.

@@ -189,6 +189,30 @@ fn each_shard_is_sent_its_own_rows() {
 }
 
 #[test]
+fn a_constraint_of_a_table_with_other_names_is_told_by_its_columns() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(
+        sent("INSERT INTO h (k) VALUES (4), (5) ON CONFLICT /* c */ on constraint \"h_pkey\" DO UPDATE SET x = 1"),
+        [
+            "INSERT INTO \"h_0\" AS \"h\" (k) VALUES (4) ON CONFLICT /* c */ (\"k\") DO UPDATE SET x = 1",
+            "INSERT INTO \"h_1\" AS \"h\" (k) VALUES (5) ON CONFLICT /* c */ (\"k\") DO UPDATE SET x = 1",
+        ]
+    );
+    let others = [
+        ("INSERT INTO h (k) VALUES (4) ON CONFLICT ON CONSTRAINT other DO NOTHING", "other"),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT ON CONSTRAINT h_pkey DO NOTHING", "h_pkey"),
+    ];
+    for (sql, name) in others {
+        assert!(sent(sql)[0].ends_with(&format!("ON CONFLICT ON CONSTRAINT {name} DO NOTHING")), "{sql}");
+    }
+    let spread = world
+        .spread("INSERT INTO h SELECT k + 1, x, t FROM h ON CONFLICT ON CONSTRAINT h_pkey DO NOTHING RETURNING $1");
+    let tail = spread.unwrap().tail(|number| Ok(format!("<{number}>"))).unwrap();
+    assert_eq!(tail, "ON CONFLICT (\"k\") DO NOTHING RETURNING <0>");
+}
+
+#[test]
 fn what_several_columns_are_assigned_together_stands_in_the_text_once() {
     let world = World::new();
     let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
