@@ -77,7 +77,7 @@ impl Rows {
                         },
                     });
                 }
-                placed.shards.push(rule.shard_of_keys(&keys)?);
+                placed.shards.push(table.shard_of_keys(&keys)?);
             }
             if let Some(generated) = &self.generated {
                 placed.generated.push(made.map(|value| literal(generated.sql_type, &value)));
