@@ -310,6 +310,18 @@ fn a_key_that_is_null_is_told_as_postgresql_tells_it() {
         let (expected, found) = (fields_of_error(&mut alone, sql), fields_of_error(&mut client, sql));
         assert_eq!(found, expected, "{sql}");
     }
+    // So is what may not be done in a transaction that reads.
+    let changes =
+        ["INSERT INTO t VALUES (1, 1, 'a')", "UPDATE t SET v = 'a'", "DELETE FROM t WHERE g IN (SELECT g FROM s)"];
+    for sql in changes {
+        let told = [&mut alone, &mut client].map(|client| {
+            done(client, "BEGIN READ ONLY");
+            let fields = fields_of_error(client, sql);
+            done(client, "ROLLBACK");
+            fields
+        });
+        assert_eq!(told[1], told[0], "{sql}");
+    }
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "10000");
     fleet.ashlar.check_log();
 }

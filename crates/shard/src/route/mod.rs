@@ -572,6 +572,16 @@ impl Route {
         self.kind != Kind::Select || self.locks || self.named.is_some()
     }
 
+    /// What a change is called in messages; `None` for a query.
+    pub fn verb(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Select => None,
+            Kind::Insert => Some("INSERT"),
+            Kind::Update => Some("UPDATE"),
+            Kind::Delete => Some("DELETE"),
+        }
+    }
+
     /// Whether it writes what a query finds: rows that it inserts, or that it changes.
     pub fn writes_found(&self) -> bool {
         self.kind != Kind::Select && self.rows.is_none()

@@ -389,6 +389,9 @@ impl SqlSession {
             Kind::Key(plan) => plan.verb(),
             Kind::Lock(_) => "SELECT",
             Kind::Copy(_) => "COPY FROM",
+            Kind::Spread(_) => "INSERT",
+            Kind::ShardChange(plan) => plan.verb(),
+            Kind::Sharded(plan) => plan.route.verb().unwrap_or("this statement"),
             _ => "this statement",
         };
         let locks = match kind {
