@@ -55,6 +55,10 @@ fn inserts() -> Vec<String> {
 
 /// Statements whose answers must agree. Those without an ORDER BY of their own are compared as sets.
 const STATEMENTS: &[&str] = &[
+    "SELECT id, to_tsvector('english', note) FROM orders WHERE customer = 7 ORDER BY id",
+    "SELECT count(*) FROM orders WHERE to_tsvector('english', note) @@ plainto_tsquery('english', 'note 3')",
+    "SELECT id, jsonb_path_query(doc, '$.n') FROM orders WHERE customer IN (3, 7)",
+    "SELECT id FROM orders WHERE int8range(10, 30) @> id",
     "SELECT * FROM customers WHERE customer = 5",
     "SELECT * FROM orders WHERE customer = 7 ORDER BY id",
     "SELECT count(*), sum(total), min(placed), max(day) FROM orders WHERE customer = 7",

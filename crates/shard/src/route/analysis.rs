@@ -654,8 +654,11 @@ fn is_of_outer_query(args: &[Node], scope: &Scope<'_>) -> bool {
 
 /// Whether a written name, which may have a schema, ends in this name.
 fn ends_in(written: &str, name: &str) -> bool {
-    let last = written.rsplit('.').next().unwrap_or(written).trim_start();
-    last.ends_with('"') || last.eq_ignore_ascii_case(name)
+    match scan::Tokens::new(written, 0).last() {
+        Some((scan::Token::Word, place)) => written[place].eq_ignore_ascii_case(name),
+        Some((token, _)) => token == scan::Token::Quoted,
+        None => false,
+    }
 }
 
 /// The operator with its sides changed.

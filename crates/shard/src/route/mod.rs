@@ -646,6 +646,9 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
             refuse("columns named with their table's schema cannot be given to shards with other tables")?;
         }
         match scan::name(analysis.text, occurrence.at) {
+            Some(_) if !occurrence.has_alias && scan::takes_no_alias(analysis.text, occurrence.at) => {
+                refuse("a table's name stands where it cannot be given an alias")?;
+            }
             Some(place) => holes.push(Hole { place, value }),
             None => refuse("a table's name cannot be found in the text")?,
         }
