@@ -1,4 +1,7 @@
 //! `sum`, `avg`, `min` and `max` that know intervals; of everything else they are DataFusion's.
+//!
+//! What averages, deviations and variances of exact numbers are is made of other aggregates (`rules/aggregates.rs`), before anything runs. But
+//! operators around them are chosen earlier, by their types: so these say here what they will be, which is numeric.
 
 use std::sync::Arc;
 
@@ -19,6 +22,9 @@ use datafusion_expr::{
 use crate::error::external;
 use crate::fields::scalar;
 
+/// Digits after the point of averages and deviations of exact numbers.
+const EXACT_SCALE: i8 = 16;
+
 /// Which aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -26,6 +32,8 @@ enum Kind {
     Average,
     Least,
     Greatest,
+    /// A deviation or a variance: never of intervals.
+    Deviation,
 }
 
 /// An aggregate of DataFusion's, and what it is of intervals.
@@ -41,12 +49,34 @@ pub struct IntervalAware {
 /// # Errors
 /// As the registry's.
 pub fn register(registry: &mut dyn datafusion_expr::registry::FunctionRegistry) -> Result<()> {
-    for (name, kind) in [("sum", Kind::Sum), ("avg", Kind::Average), ("min", Kind::Least), ("max", Kind::Greatest)] {
+    let known = [
+        ("sum", Kind::Sum),
+        ("avg", Kind::Average),
+        ("min", Kind::Least),
+        ("max", Kind::Greatest),
+        ("stddev", Kind::Deviation),
+        ("stddev_pop", Kind::Deviation),
+        ("var", Kind::Deviation),
+        ("var_pop", Kind::Deviation),
+    ];
+    for (name, kind) in known {
         let inner = registry.udaf(name)?;
         let signature = Signature::user_defined(Volatility::Immutable);
         registry.register_udaf(Arc::new(AggregateUDF::from(IntervalAware { kind, inner, signature })))?;
     }
     Ok(())
+}
+
+/// What an aggregate of exact numbers gives that the engine's own would make a float of.
+fn exact(kind: Kind, types: &[DataType]) -> Option<DataType> {
+    let [of] = types else { return None };
+    let is_integer = matches!(of, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    let is_exact = match kind {
+        Kind::Average => is_integer,
+        Kind::Deviation => is_integer || matches!(of, DataType::Decimal128(..)),
+        Kind::Sum | Kind::Least | Kind::Greatest => false,
+    };
+    is_exact.then_some(DataType::Decimal128(38, EXACT_SCALE))
 }
 
 fn is_interval(field: Option<&FieldRef>) -> bool {
@@ -67,7 +97,8 @@ impl AggregateUDFImpl for IntervalAware {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        if let [DataType::Interval(_)] = types {
+        let is_interval = matches!(types, [DataType::Interval(_)]) && self.kind != Kind::Deviation;
+        if is_interval || exact(self.kind, types).is_some() {
             return Ok(types.to_vec());
         }
         let fields: Vec<FieldRef> =
@@ -77,6 +108,9 @@ impl AggregateUDFImpl for IntervalAware {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if let Some(exact) = exact(self.kind, types) {
+            return Ok(exact);
+        }
         match types {
             [DataType::Interval(_)] => Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
             _ => self.inner.return_type(types),
@@ -96,6 +130,7 @@ impl AggregateUDFImpl for IntervalAware {
                 field("count", DataType::Int64),
             ],
             Kind::Least | Kind::Greatest => vec![field("extreme", DataType::Interval(IntervalUnit::MonthDayNano))],
+            Kind::Deviation => return self.inner.state_fields(args),
         })
     }
 
@@ -111,6 +146,7 @@ impl AggregateUDFImpl for IntervalAware {
                 Box::new(Summed { total: Total::default(), is_average: self.kind == Kind::Average })
             }
             Kind::Least | Kind::Greatest => Box::new(Extreme { found: None, is_greatest: self.kind == Kind::Greatest }),
+            Kind::Deviation => return self.inner.accumulator(args),
         })
     }
 
@@ -127,7 +163,7 @@ impl AggregateUDFImpl for IntervalAware {
             return self.inner.create_sliding_accumulator(args);
         }
         match self.kind {
-            Kind::Sum | Kind::Average => self.accumulator(args),
+            Kind::Sum | Kind::Average | Kind::Deviation => self.accumulator(args),
             Kind::Least | Kind::Greatest => {
                 Err(external(Error::unsupported("min and max of intervals over a moving frame are not supported")))
             }
