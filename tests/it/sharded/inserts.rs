@@ -474,3 +474,33 @@ fn constraints_have_the_names_that_they_have_here() {
     assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "y");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn rows_of_a_table_on_one_server_are_computed_from_all_shards() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE s (k bigint PRIMARY KEY, v text) USING sharded WITH (servers = 's1', single)");
+    done(&mut client, "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 30) AS n(i)");
+    done(&mut client, "INSERT INTO s VALUES (1, (SELECT count(*)::text FROM t))");
+    assert_eq!(client.value("SELECT v FROM s").unwrap(), "30");
+    // What cannot be computed before is not computed by the one server from what it has.
+    for sql in [
+        "INSERT INTO s VALUES (2, 'x') RETURNING (SELECT count(*) FROM t)",
+        "INSERT INTO s VALUES (1, 'x') ON CONFLICT (k) DO UPDATE SET v = (SELECT count(*)::text FROM t)",
+    ] {
+        assert!(refused(&mut client, sql).starts_with("0A000"), "{sql}");
+    }
+    assert_eq!(client.value("SELECT string_agg(v, ',') FROM s").unwrap(), "30");
+    for k in 1..=30 {
+        done(&mut client, &format!("INSERT INTO s VALUES (100 + {k}, (SELECT v FROM t WHERE k = {k}))"));
+    }
+    assert_eq!(client.value("SELECT count(*) FROM s WHERE v = 'v' || (k - 100)").unwrap(), "30");
+    // Where one shard has the row and what it is computed from, that shard does it.
+    done(
+        &mut client,
+        "INSERT INTO t VALUES (7, 'x') ON CONFLICT (k) DO UPDATE SET v = (SELECT v || '!' FROM t WHERE k = 7)",
+    );
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 7").unwrap(), "v7!");
+    fleet.ashlar.check_log();
+}

@@ -120,6 +120,28 @@ fn rows_of_an_insert_go_each_to_its_shard() {
         ("INSERT INTO a (k, x) SELECT k, count(*) FROM c GROUP BY k", "0,1,2 Count"),
         ("INSERT INTO local SELECT * FROM a", "elsewhere"),
         ("INSERT INTO one VALUES (1, 'x')", "0"),
+        ("INSERT INTO one VALUES (1, (SELECT max(name) FROM \"all\"))", "0"),
+    ]);
+}
+
+#[test]
+fn rows_are_written_where_all_is_that_is_read_beside_them() {
+    check(&[
+        ("INSERT INTO one VALUES (1, (SELECT max(t) FROM a))", "0A000..."),
+        ("INSERT INTO one VALUES (1, (SELECT t FROM a WHERE k = 4))", "0"),
+        ("INSERT INTO one VALUES (1, (SELECT t FROM a WHERE k = 5))", "0A000..."),
+        ("INSERT INTO one VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = (SELECT max(t) FROM a)", "0A000..."),
+        ("INSERT INTO one VALUES (1, 'x') RETURNING (SELECT count(*) FROM a)", "0A000..."),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT y FROM b WHERE k = 7))", "1"),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT y FROM b WHERE k = 5))", "0A000..."),
+        ("INSERT INTO a (k, x) VALUES (4, 1), (7, (SELECT y FROM b WHERE k = 4))", "1"),
+        ("INSERT INTO a (k, x) VALUES (4, 1), (5, (SELECT y FROM b WHERE k = 4))", "0A000..."),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET x = (SELECT y FROM b WHERE b.k = 4)", "1"),
+        (
+            "INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET x = (SELECT y FROM b WHERE b.k = a.k)",
+            "0A000...",
+        ),
+        ("INSERT INTO a (k) VALUES (4) RETURNING (SELECT count(*) FROM b)", "0A000..."),
     ]);
 }
 
