@@ -504,3 +504,43 @@ fn rows_of_a_table_on_one_server_are_computed_from_all_shards() {
     assert_eq!(client.value("SELECT v FROM t WHERE k = 7").unwrap(), "v7!");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn a_key_goes_where_it_is_looked_for_once_its_column_has_cut_it() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE n (k varchar(4) PRIMARY KEY, v int) {}", fleet.by("k")));
+    done(&mut client, &format!("CREATE TABLE w (k text PRIMARY KEY, v int) {}", fleet.by("k")));
+    let keys: Vec<String> = (b'a'..=b'l').map(|letter| format!("{}z", char::from(letter))).collect();
+    // Blanks beyond the fourth character are left out by a varchar(4), and kept by a text.
+    let long = |key: &String| format!("{key}       ");
+    let rows: Vec<String> = keys.iter().map(|key| format!("('{}', 1)", long(key))).collect();
+    done(&mut client, &format!("INSERT INTO w VALUES {}", rows.join(", ")));
+    let all = [
+        rows.iter().map(|row| format!("INSERT INTO n VALUES {row}")).collect(),
+        vec![format!("INSERT INTO n VALUES {}", rows.join(", "))],
+        keys.iter().map(|key| format!("INSERT INTO n SELECT '{}', 1", long(key))).collect(),
+        vec!["INSERT INTO n SELECT k, v FROM w".to_owned()],
+        keys.iter()
+            .map(|key| format!("INSERT INTO n SELECT k, v FROM w WHERE k = '{}'", long(key)))
+            .collect::<Vec<_>>(),
+        Vec::new(),
+    ];
+    for statements in all {
+        statements.iter().for_each(|sql| done(&mut client, sql));
+        if statements.is_empty() {
+            for key in &keys {
+                bound(&mut client, "INSERT INTO n VALUES ($1, 1)", &[&long(key)]).unwrap();
+            }
+        }
+        for key in &keys {
+            let found = client.value(&format!("SELECT count(*) FROM n WHERE k = '{key}  '")).unwrap();
+            assert_eq!(found, "1", "'{key}' after {statements:?}");
+        }
+        assert_eq!(client.value("SELECT count(*) FROM n").unwrap(), keys.len().to_string());
+        done(&mut client, "DELETE FROM n");
+    }
+    let error = refused(&mut client, "INSERT INTO n VALUES ('ab   c', 1)");
+    assert!(error.starts_with("22001"), "{error}");
+    fleet.ashlar.check_log();
+}

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{ColumnDef, Error, ErrorCode, Result};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AExpr, AExprKind, BoolExprType, Node, RangeVar, SubLink, SubLinkType, a_const};
 
@@ -215,6 +215,12 @@ impl<'a> Analysis<'a> {
     /// The occurrence that a variable is of.
     pub(super) fn occurrence_of(&self, variable: Variable) -> usize {
         self.variables[variable.0].0
+    }
+
+    /// The column that a variable is.
+    pub(super) fn column_of(&self, variable: Variable) -> &ColumnDef {
+        let (occurrence, column) = self.variables[variable.0];
+        &self.occurrences[occurrence].table.columns[column]
     }
 
     /// The variables of an occurrence's sharding key.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{InferClause, InsertStmt, Node, OnConflictAction, SelectStmt};
 
@@ -69,8 +69,11 @@ impl Rows {
             if rule.placement() == Placement::Sharded {
                 let mut keys = Vec::with_capacity(key.len());
                 for ((source, class), column) in key.iter().zip(rule.classes()).zip(rule.key()) {
+                    let column = &table.columns[*column];
                     keys.push(match source {
-                        Source::Operand(operand) => known(operand, *class, &table.columns[*column].name, request)?,
+                        Source::Operand(operand) => {
+                            known(operand, *class, &column.name, request)?.map(|key| assigned(column, key))
+                        }
                         Source::Generated => match &made {
                             Some(value) => Key::new(*class, &value.as_datum())?,
                             None => None,
@@ -97,8 +100,9 @@ impl Rows {
     pub(super) fn only_shard(&self, table: &ShardedTable, request: &Request<'_>) -> Option<ShardId> {
         let ([key], None, [class]) = (&self.keys[..], &self.generated, table.rule.classes()) else { return None };
         let [Source::Operand(operand)] = &key[..] else { return None };
+        let column = &table.columns[*table.rule.key().first()?];
         match operand.key(*class, request) {
-            Known::Key(key) => table.rule.shard_of_keys(&[Some(key)]).ok(),
+            Known::Key(key) => table.rule.shard_of_keys(&[Some(assigned(column, key))]).ok(),
             Known::Null | Known::Unknown => None,
         }
     }
@@ -389,12 +393,14 @@ impl Analysis<'_> {
                 });
                 continue;
             };
-            if let Some(source) = query.outputs[at].variable {
+            let own = &table.columns[*column];
+            if let Some(source) = query.outputs[at].variable.filter(|source| fits(self.column_of(*source), own)) {
                 self.hand_on(source, variable);
             }
             let target = select.target_list.get(at).filter(|_| !select.target_list.iter().any(super::query::is_star));
             if let Some(NodeEnum::ResTarget(target)) = target.and_then(|target| target.node.as_ref())
                 && let Some(operand) = nodes::inner(&target.val).and_then(|value| Operand::new(value, *class))
+                && let Some(operand) = stored(own, operand)
             {
                 self.conjuncts.push(Conjunct {
                     condition: Written::OneOf(variable, vec![operand]),
@@ -480,6 +486,40 @@ fn cells(row: &Node) -> &[Node] {
     match &row.node {
         Some(NodeEnum::List(list)) => &list.items,
         _ => &[],
+    }
+}
+
+/// The characters that a column has room for; `None` where that has no bound.
+fn length_of(column: &ColumnDef) -> Option<u32> {
+    match column.sql_type {
+        SqlType::Scalar(ScalarType::Varchar { length }) => length,
+        _ => None,
+    }
+}
+
+/// A key as its column keeps it: of a text that is too long, what is too much is left out where it is blanks. The server refuses any other.
+fn assigned(column: &ColumnDef, key: Key) -> Key {
+    match (length_of(column).and_then(|length| usize::try_from(length).ok()), key) {
+        (Some(length), Key::Text(text)) => {
+            let end = text.char_indices().nth(length).map_or(text.len(), |(end, _)| end);
+            let is_cut = end < text.len() && text[end..].bytes().all(|byte| byte == b' ');
+            Key::Text(if is_cut { text[..end].into() } else { text })
+        }
+        (_, key) => key,
+    }
+}
+
+/// Whether all values of a column are kept by another one as they are.
+fn fits(column: &ColumnDef, other: &ColumnDef) -> bool {
+    length_of(other).is_none_or(|length| length_of(column).is_some_and(|own| own <= length))
+}
+
+/// What a column keeps of an operand; `None` where nobody knows before.
+fn stored(column: &ColumnDef, operand: Operand) -> Option<Operand> {
+    match operand {
+        Operand::Constant(key) => Some(Operand::Constant(assigned(column, key))),
+        Operand::Parameter(_) if length_of(column).is_some() => None,
+        other => Some(other),
     }
 }
 
