@@ -544,3 +544,59 @@ fn a_key_goes_where_it_is_looked_for_once_its_column_has_cut_it() {
     assert!(error.starts_with("22001"), "{error}");
     fleet.ashlar.check_log();
 }
+
+/// A statement with one parameter of a declared type: the command tag, or SQLSTATE and message.
+fn declared(client: &mut pg::Connection, sql: &str, oid: u32, value: &str) -> String {
+    let length = u32::try_from(value.len()).unwrap().to_be_bytes();
+    let types = [&1_u16.to_be_bytes()[..], &oid.to_be_bytes()].concat();
+    let mut bytes = pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0", &types]);
+    bytes.extend(pg::message(b'B', &[b"\0\0", &[0, 0, 0, 1], &length, value.as_bytes(), &[0, 0]]));
+    bytes.extend(pg::message(b'E', &[b"\0", &[0; 4]]));
+    bytes.extend(pg::message(b'S', &[]));
+    client.send(&bytes).unwrap();
+    let mut told = String::new();
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'C' => told = String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned(),
+            b'E' => told = message.field(b'C').unwrap_or_default(),
+            b'Z' => return told,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_key_may_be_given_as_a_value_of_another_type() {
+    let fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    for (name, key) in [("z", "timestamptz"), ("d", "date"), ("n", "bigint")] {
+        let sql = format!("CREATE TABLE {name} (k {key} PRIMARY KEY, v int)");
+        done(&mut alone, &sql);
+        done(&mut client, &format!("{sql} {}", fleet.by("k")));
+    }
+    for zone in ["UTC", "America/New_York"] {
+        // A time without a zone, as drivers send it, a date, a number with decimals, and what is none.
+        for (table, oid, value) in [
+            ("z", 1114, "2024-02-05 04:05:06.25"),
+            ("z", 1082, "2024-02-07"),
+            ("d", 1114, "2024-02-05 23:00"),
+            ("n", 1700, "5.4"),
+            ("n", 23, "6"),
+            ("n", 0, "seven"),
+        ] {
+            let insert = format!("INSERT INTO {table} VALUES ($1, 1) ON CONFLICT (k) DO NOTHING");
+            let found = format!("SELECT * FROM {table} ORDER BY k");
+            let [expected, told] = [&mut alone, &mut client].map(|client| {
+                done(client, &format!("SET TimeZone = '{zone}'"));
+                (declared(client, &insert, oid, value), rows(client, &found))
+            });
+            assert_eq!(told, expected, "{insert} with '{value}' of type {oid}");
+        }
+    }
+    assert_eq!(client.value("SELECT v FROM n WHERE k = 5").unwrap(), "1");
+    assert_eq!(client.value("SELECT v FROM z WHERE k = '2024-02-05 04:05:06.25+00'").unwrap(), "1");
+    fleet.ashlar.check_log();
+}

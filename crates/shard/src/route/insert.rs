@@ -130,11 +130,8 @@ fn known(operand: &Operand, class: KeyClass, column: &str, request: &Request<'_>
     match operand.key(class, request) {
         Known::Key(key) => Ok(Some(key)),
         Known::Null => Ok(None),
-        Known::Unknown => Err(Error::new(
-            ErrorCode::DatatypeMismatch,
-            format!("the value for column \"{column}\" cannot be read as its type before it is sent to a shard"),
-        )
-        .with_hint("The column decides where the row goes: give it a value or a parameter of its own type.")),
+        // Of another type, or none of its own: the engine assigns it to the column.
+        Known::Unknown => Err(no_key(column)),
     }
 }
 
