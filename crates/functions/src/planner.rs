@@ -243,7 +243,7 @@ fn open_type(field: &FieldRef) -> Option<SqlType> {
 pub fn settled(name: &str, args: Vec<Expr>, types: &[SqlType]) -> Option<Expr> {
     let func = FUNCTIONS.get(name)?;
     let named = func.inner().downcast_ref::<PgFunction>()?;
-    let fields: Vec<FieldRef> = types.iter().map(|sql_type| crate::fields::field_of("argument", *sql_type)).collect();
+    let fields: Vec<FieldRef> = types.iter().map(|sql_type| field_of("argument", *sql_type)).collect();
     let chosen = named.choose(&fields, &vec![None; fields.len()], true).ok()?;
     Some(Expr::ScalarFunction(ScalarFunction { func: named.settled(chosen, Zone::Utc), args }))
 }

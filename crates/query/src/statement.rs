@@ -543,10 +543,23 @@ impl Statement {
                     SessionCommand::ShowAll => Some(["name", "setting", "description"].map(Column::text).into()),
                     _ => None,
                 };
-                Ok(make(Kind::Session(command), vec![], columns))
+                let parameter_types = match &command {
+                    SessionCommand::Declare { text, .. } if text.contains('$') => {
+                        parameters_of(engine, catalog, text, declared)?
+                    }
+                    _ => vec![],
+                };
+                Ok(make(Kind::Session(command), parameter_types, columns))
             }
         }
     }
+}
+
+/// The types of the parameters of a cursor's query, as the engine runs it.
+fn parameters_of(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, declared: &[u32]) -> Result<Vec<SqlType>> {
+    let parsed = grammar::only_one(grammar::parse(text)?)?;
+    let parsed = parsed.ok_or_else(|| Error::internal("a cursor has a query"))?;
+    Statement::plan_local(engine, catalog, &parsed, declared).map(|planned| planned.parameter_types)
 }
 
 /// 0A000 for a WITH query that changes something.

@@ -55,6 +55,10 @@ fn inserts() -> Vec<String> {
 
 /// Statements whose answers must agree. Those without an ORDER BY of their own are compared as sets.
 const STATEMENTS: &[&str] = &[
+    "SELECT id, to_tsvector('english', note) FROM orders WHERE customer = 7 ORDER BY id",
+    "SELECT count(*) FROM orders WHERE to_tsvector('english', note) @@ plainto_tsquery('english', 'note 3')",
+    "SELECT id, jsonb_path_query(doc, '$.n') FROM orders WHERE customer IN (3, 7)",
+    "SELECT id FROM orders WHERE int8range(10, 30) @> id",
     "SELECT * FROM customers WHERE customer = 5",
     "SELECT * FROM orders WHERE customer = 7 ORDER BY id",
     "SELECT count(*), sum(total), min(placed), max(day) FROM orders WHERE customer = 7",
@@ -101,6 +105,13 @@ const STATEMENTS: &[&str] = &[
     "DELETE FROM customers WHERE region = 'r0' RETURNING *",
     "SELECT * FROM customers",
     "SELECT * FROM orders",
+    "PREPARE price (numeric, numeric) AS SELECT id, total FROM orders WHERE customer = 7 AND total > $1 AND total < $2 ORDER BY id",
+    "EXECUTE price (1.5, '40')",
+    "EXECUTE price (-1.25, NULL)",
+    "DEALLOCATE price",
+    "PREPARE dear (numeric) AS SELECT count(*) FROM orders WHERE total > $1",
+    "EXECUTE dear (10.5)",
+    "DEALLOCATE dear",
     "PREPARE one (int, text) AS SELECT name, $2 || 'x' FROM customers WHERE customer = $1",
     "EXECUTE one (5, 'a')",
     "EXECUTE one (4 + 2, NULL)",

@@ -281,3 +281,47 @@ fn a_string_that_fails_when_it_commits_does_nothing() {
     assert_eq!(total(&fleet.shards, "SELECT count(*) FROM t"), 2);
     fleet.ashlar.check_log();
 }
+
+/// What an error says: SQLSTATE, message, table and column.
+fn fields_of_error(client: &mut pg::Connection, sql: &str) -> Vec<Option<String>> {
+    client.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
+    let mut fields = Vec::new();
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'E' => fields = [b'C', b'M', b't', b'c'].map(|field| message.field(field)).to_vec(),
+            b'Z' => return fields,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_null_is_told_as_postgresql_tells_it() {
+    let (fleet, _oracle, mut alone, mut client) = twins_with_rows();
+    for sql in [
+        "INSERT INTO t VALUES (NULL, 1, 'a')",
+        "INSERT INTO t (v) VALUES ('a')",
+        "INSERT INTO t (k, v) VALUES (DEFAULT, 'a'), (100001, 'b')",
+        "INSERT INTO s VALUES (200001, 1, 'b'), (NULL, 1, 'a')",
+        "INSERT INTO t SELECT nullif(g, g), g, v FROM t",
+        "UPDATE t SET k = NULL WHERE k = 1",
+    ] {
+        let (expected, found) = (fields_of_error(&mut alone, sql), fields_of_error(&mut client, sql));
+        assert_eq!(found, expected, "{sql}");
+    }
+    // So is what may not be done in a transaction that reads.
+    let changes =
+        ["INSERT INTO t VALUES (1, 1, 'a')", "UPDATE t SET v = 'a'", "DELETE FROM t WHERE g IN (SELECT g FROM s)"];
+    for sql in changes {
+        let told = [&mut alone, &mut client].map(|client| {
+            done(client, "BEGIN READ ONLY");
+            let fields = fields_of_error(client, sql);
+            done(client, "ROLLBACK");
+            fields
+        });
+        assert_eq!(told[1], told[0], "{sql}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "10000");
+    fleet.ashlar.check_log();
+}

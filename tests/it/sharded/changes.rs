@@ -20,6 +20,20 @@ const ALL: &str = "SELECT * FROM t ORDER BY k";
 
 /// Blocks, each of which begins with the rows that the ones before have left.
 const BLOCKS: &[&[&str]] = &[
+    // Several columns that are assigned together, and other grammar that shards know and the engine does not.
+    &[
+        "UPDATE t SET (v, n) = (CASE WHEN k IN (1, 2, 3) THEN 'in' ELSE v END, g + 0.5)",
+        STATE,
+        "UPDATE t SET (v, n) = (CASE WHEN k IN (1, 2, 3) THEN 'some' ELSE v END, 2.5) WHERE k IN (2, 3, 4, 5) RETURNING k, v",
+        "UPDATE t SET (v, n) = (SELECT w, many FROM u WHERE u.k = t.k AND u.k IN (2, 3, 4)) WHERE k < 6",
+        "UPDATE t SET (v, n) = ROW('row', DEFAULT) WHERE k = 7 RETURNING k, v, n",
+        "UPDATE p SET (c) = ROW(5) WHERE a = 3",
+        "INSERT INTO t VALUES (7, 1, 'x', 1), (8, 2, 'y', 2) \
+         ON CONFLICT (k) DO UPDATE SET (g, v) = (SELECT 5, excluded.v) RETURNING k, g, v",
+        "SELECT ROW(k, g) FROM t WHERE k = 8",
+        "SELECT x.k, v, w FROM t JOIN u USING (k) AS x WHERE x.k = 3",
+        ALL,
+    ],
     // What rows are changed by: tables in memory, other shards, the table itself, what is computed of them.
     &[
         "UPDATE t SET v = m.v FROM m WHERE m.k = t.k AND m.g = 2",

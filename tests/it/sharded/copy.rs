@@ -217,3 +217,24 @@ fn copies_of_a_table_get_all_rows_and_one_shard_gets_the_bytes() {
     }
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn a_header_is_a_message_as_each_row_is() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'c')");
+    let sql = "COPY (SELECT k, v FROM t ORDER BY k) TO STDOUT WITH (FORMAT csv, HEADER)";
+    client.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
+    let mut lines = Vec::new();
+    loop {
+        let message = client.read().unwrap();
+        match message.kind {
+            b'd' => lines.push(String::from_utf8(message.body).unwrap()),
+            b'Z' => break,
+            _ => {}
+        }
+    }
+    assert_eq!(lines, ["k,v\n", "1,a\n", "2,\n", "3,c\n"]);
+    fleet.ashlar.check_log();
+}

@@ -2,6 +2,7 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::twins::bound;
 use super::*;
 use crate::http::{get, series};
 
@@ -259,5 +260,47 @@ fn cursors_that_read_a_shard_more_than_once_leave_connections_to_others() {
         has_begun
     }));
     assert_eq!(often_read.len(), 999_999);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_cursor_takes_the_parameters_of_its_declaration() {
+    let (fleet, _oracle, mut clients) = both("k bigint PRIMARY KEY, v text, n numeric(10,2)");
+    let values: Vec<String> = (1..=20).map(|k| format!("({k}, 'v{k}', {k}.25)")).collect();
+    let home = "CREATE TABLE g (k bigint PRIMARY KEY, v text, n numeric(10,2))";
+    for client in &mut clients {
+        done(client, home);
+        for table in ["t", "g"] {
+            done(client, &format!("INSERT INTO {table} VALUES {}", values.join(", ")));
+        }
+    }
+    // As psycopg sends it: several shards, one shard, an index, and no row.
+    let queries: &[(&str, &[&str])] = &[
+        ("k > $1 AND v <> $2 ORDER BY k", &["15", "v17"]),
+        ("k = $1", &["3"]),
+        ("n BETWEEN $1 AND $2 + 2 ORDER BY n DESC", &["3.5", "7"]),
+        ("k = $1", &["1000"]),
+    ];
+    for table in ["t", "g"] {
+        for (condition, parameters) in queries {
+            let sql = format!("DECLARE c CURSOR FOR SELECT k, v FROM {table} WHERE {condition}");
+            let [expected, found] = clients.each_mut().map(|client| {
+                done(client, "BEGIN");
+                let told = bound(client, &sql, parameters);
+                let fetched = told.is_ok().then(|| [rows(client, "FETCH 2 FROM c"), rows(client, "FETCH ALL FROM c")]);
+                done(client, "ROLLBACK");
+                (told, fetched)
+            });
+            assert_eq!(found, expected, "{sql}");
+        }
+        // A string of statements has none.
+        let told = clients.each_mut().map(|client| {
+            done(client, "BEGIN");
+            let error = refused(client, &format!("DECLARE c CURSOR FOR SELECT k FROM {table} WHERE k = $1"));
+            done(client, "ROLLBACK");
+            error
+        });
+        assert!(told.iter().all(|error| error.starts_with("42P02")), "{told:?}");
+    }
     fleet.ashlar.check_log();
 }

@@ -433,3 +433,170 @@ fn tables_with_other_names_on_the_shards_get_their_rows() {
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "150");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn constraints_have_the_names_that_they_have_here() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let servers = fleet.servers();
+    let with = format!("USING sharded WITH (servers = '{servers}', shards = '4', algorithm = 'hash_mod')");
+    let columns = "k bigint, v text, CONSTRAINT kept PRIMARY KEY (k), CONSTRAINT pair UNIQUE (k, v)";
+    done(&mut client, &format!("CREATE TABLE t ({columns}) PARTITION BY HASH (k) {with}"));
+    done(&mut client, &format!("CREATE TABLE u (k bigint PRIMARY KEY, v text) PARTITION BY HASH (k) {with}"));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 20) AS s(i)");
+    for is_first in [true, false] {
+        // Of one shard, of several, and rows that the engine computes.
+        for rows in
+            ["VALUES (1, 'w')", "VALUES (1, 'w'), (2, 'w'), (3, 'w'), (4, 'w')", "SELECT k + 0, v || 'w' FROM t"]
+        {
+            done(
+                &mut client,
+                &format!("INSERT INTO t {rows} ON CONFLICT ON CONSTRAINT kept DO UPDATE SET v = excluded.v"),
+            );
+        }
+        done(&mut client, "INSERT INTO t SELECT k, v FROM t WHERE k = 5 on conflict ON CONSTRAINT \"pair\" DO NOTHING");
+        done(&mut client, "INSERT INTO u VALUES (7, 'x') ON CONFLICT ON CONSTRAINT u_pkey DO NOTHING");
+        let expected = if is_first { "ww ww ww ww vw" } else { "ww ww ww ww vww" };
+        let values = "SELECT string_agg(v, ' ' ORDER BY k) FROM t WHERE k < 6";
+        assert_eq!(client.value(values).unwrap(), expected);
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "20");
+    }
+    let unknown = refused(&mut client, "INSERT INTO t VALUES (1, 'w') ON CONFLICT ON CONSTRAINT nothing DO NOTHING");
+    assert!(unknown.starts_with("42704"), "{unknown}");
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT kept DO UPDATE SET v = excluded.v");
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT pair");
+    done(&mut client, "ALTER TABLE t ADD CONSTRAINT other UNIQUE (v, k)");
+    done(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT other DO NOTHING");
+    let gone = refused(&mut client, "INSERT INTO t VALUES (1, 'y') ON CONFLICT ON CONSTRAINT pair DO NOTHING");
+    assert!(gone.starts_with("42704"), "{gone}");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "y");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn rows_of_a_table_on_one_server_are_computed_from_all_shards() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE s (k bigint PRIMARY KEY, v text) USING sharded WITH (servers = 's1', single)");
+    done(&mut client, "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 30) AS n(i)");
+    done(&mut client, "INSERT INTO s VALUES (1, (SELECT count(*)::text FROM t))");
+    assert_eq!(client.value("SELECT v FROM s").unwrap(), "30");
+    // What cannot be computed before is not computed by the one server from what it has.
+    for sql in [
+        "INSERT INTO s VALUES (2, 'x') RETURNING (SELECT count(*) FROM t)",
+        "INSERT INTO s VALUES (1, 'x') ON CONFLICT (k) DO UPDATE SET v = (SELECT count(*)::text FROM t)",
+    ] {
+        assert!(refused(&mut client, sql).starts_with("0A000"), "{sql}");
+    }
+    assert_eq!(client.value("SELECT string_agg(v, ',') FROM s").unwrap(), "30");
+    for k in 1..=30 {
+        done(&mut client, &format!("INSERT INTO s VALUES (100 + {k}, (SELECT v FROM t WHERE k = {k}))"));
+    }
+    assert_eq!(client.value("SELECT count(*) FROM s WHERE v = 'v' || (k - 100)").unwrap(), "30");
+    // Where one shard has the row and what it is computed from, that shard does it.
+    done(
+        &mut client,
+        "INSERT INTO t VALUES (7, 'x') ON CONFLICT (k) DO UPDATE SET v = (SELECT v || '!' FROM t WHERE k = 7)",
+    );
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 7").unwrap(), "v7!");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_key_goes_where_it_is_looked_for_once_its_column_has_cut_it() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE n (k varchar(4) PRIMARY KEY, v int) {}", fleet.by("k")));
+    done(&mut client, &format!("CREATE TABLE w (k text PRIMARY KEY, v int) {}", fleet.by("k")));
+    let keys: Vec<String> = (b'a'..=b'l').map(|letter| format!("{}z", char::from(letter))).collect();
+    // Blanks beyond the fourth character are left out by a varchar(4), and kept by a text.
+    let long = |key: &String| format!("{key}       ");
+    let rows: Vec<String> = keys.iter().map(|key| format!("('{}', 1)", long(key))).collect();
+    done(&mut client, &format!("INSERT INTO w VALUES {}", rows.join(", ")));
+    let all = [
+        rows.iter().map(|row| format!("INSERT INTO n VALUES {row}")).collect(),
+        vec![format!("INSERT INTO n VALUES {}", rows.join(", "))],
+        keys.iter().map(|key| format!("INSERT INTO n SELECT '{}', 1", long(key))).collect(),
+        vec!["INSERT INTO n SELECT k, v FROM w".to_owned()],
+        keys.iter()
+            .map(|key| format!("INSERT INTO n SELECT k, v FROM w WHERE k = '{}'", long(key)))
+            .collect::<Vec<_>>(),
+        Vec::new(),
+    ];
+    for statements in all {
+        statements.iter().for_each(|sql| done(&mut client, sql));
+        if statements.is_empty() {
+            for key in &keys {
+                bound(&mut client, "INSERT INTO n VALUES ($1, 1)", &[&long(key)]).unwrap();
+            }
+        }
+        for key in &keys {
+            let found = client.value(&format!("SELECT count(*) FROM n WHERE k = '{key}  '")).unwrap();
+            assert_eq!(found, "1", "'{key}' after {statements:?}");
+        }
+        assert_eq!(client.value("SELECT count(*) FROM n").unwrap(), keys.len().to_string());
+        done(&mut client, "DELETE FROM n");
+    }
+    let error = refused(&mut client, "INSERT INTO n VALUES ('ab   c', 1)");
+    assert!(error.starts_with("22001"), "{error}");
+    fleet.ashlar.check_log();
+}
+
+/// A statement with one parameter of a declared type: the command tag, or SQLSTATE and message.
+fn declared(client: &mut pg::Connection, sql: &str, oid: u32, value: &str) -> String {
+    let length = u32::try_from(value.len()).unwrap().to_be_bytes();
+    let types = [&1_u16.to_be_bytes()[..], &oid.to_be_bytes()].concat();
+    let mut bytes = pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0", &types]);
+    bytes.extend(pg::message(b'B', &[b"\0\0", &[0, 0, 0, 1], &length, value.as_bytes(), &[0, 0]]));
+    bytes.extend(pg::message(b'E', &[b"\0", &[0; 4]]));
+    bytes.extend(pg::message(b'S', &[]));
+    client.send(&bytes).unwrap();
+    let mut told = String::new();
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'C' => told = String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned(),
+            b'E' => told = message.field(b'C').unwrap_or_default(),
+            b'Z' => return told,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_key_may_be_given_as_a_value_of_another_type() {
+    let fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    for (name, key) in [("z", "timestamptz"), ("d", "date"), ("n", "bigint")] {
+        let sql = format!("CREATE TABLE {name} (k {key} PRIMARY KEY, v int)");
+        done(&mut alone, &sql);
+        done(&mut client, &format!("{sql} {}", fleet.by("k")));
+    }
+    for zone in ["UTC", "America/New_York"] {
+        // A time without a zone, as drivers send it, a date, a number with decimals, and what is none.
+        for (table, oid, value) in [
+            ("z", 1114, "2024-02-05 04:05:06.25"),
+            ("z", 1082, "2024-02-07"),
+            ("d", 1114, "2024-02-05 23:00"),
+            ("n", 1700, "5.4"),
+            ("n", 23, "6"),
+            ("n", 0, "seven"),
+        ] {
+            let insert = format!("INSERT INTO {table} VALUES ($1, 1) ON CONFLICT (k) DO NOTHING");
+            let found = format!("SELECT * FROM {table} ORDER BY k");
+            let [expected, told] = [&mut alone, &mut client].map(|client| {
+                done(client, &format!("SET TimeZone = '{zone}'"));
+                (declared(client, &insert, oid, value), rows(client, &found))
+            });
+            assert_eq!(told, expected, "{insert} with '{value}' of type {oid}");
+        }
+    }
+    assert_eq!(client.value("SELECT v FROM n WHERE k = 5").unwrap(), "1");
+    assert_eq!(client.value("SELECT v FROM z WHERE k = '2024-02-05 04:05:06.25+00'").unwrap(), "1");
+    fleet.ashlar.check_log();
+}

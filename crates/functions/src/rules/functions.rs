@@ -104,7 +104,7 @@ fn with_pattern(mut function: ScalarFunction, schema: &DFSchema) -> Result<(Scal
 fn replacement(mut function: ScalarFunction) -> Transformed<Expr> {
     const SPELLING: &str = "regexp replacement";
     let is_spelt = matches!(&function.args[2], Expr::ScalarFunction(inner) if inner.func.name() == SPELLING);
-    let text = SqlType::Scalar(ashlar_base::ScalarType::Text);
+    let text = SqlType::Scalar(ScalarType::Text);
     // With flags, which may say that every match is replaced, the length of what comes of it counts.
     let mut args = vec![function.args[2].clone()];
     if function.args.len() > 3 {

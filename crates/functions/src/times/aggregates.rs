@@ -24,6 +24,7 @@ use crate::error::external;
 use crate::fields::scalar;
 use crate::variance;
 
+
 /// Which aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {

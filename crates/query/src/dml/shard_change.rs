@@ -540,9 +540,9 @@ impl<'b> Reading<'b> {
         if !self.plan.moves {
             return Ok(shard);
         }
-        let rule = &self.plan.table.routed.rule;
-        let key = rule.key().iter().map(|ordinal| self.new_value(*ordinal, place, set));
-        Ok(rule.shard_of(&key.collect::<Result<Vec<_>>>()?)?.index())
+        let routed = &self.plan.table.routed;
+        let key = routed.rule.key().iter().map(|ordinal| self.new_value(*ordinal, place, set));
+        Ok(routed.shard_of(&key.collect::<Result<Vec<_>>>()?)?.index())
     }
 
     /// What comes back of a row.

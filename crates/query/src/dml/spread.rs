@@ -313,7 +313,7 @@ impl SpreadPlan {
             let value = given.or_else(|| made.filter(|_| is_made)).or(default);
             key.push(value.map_or(Datum::Null, Value::as_datum));
         }
-        Ok(rule.shard_of(&key)?.index())
+        Ok(self.table.routed.shard_of(&key)?.index())
     }
 }
 

@@ -402,7 +402,7 @@ pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &st
     engine.catalog().put(&mut draft, &table.schema.name, None);
     // As it is read again at start.
     let kept = KeptTable::read(name, text)?;
-    let defined = define_in(engine, &table.fleet, draft.state(), name, &kept.made)?;
+    let defined = define_in(engine, &table.fleet, draft.state(), name, &kept.made, kept.keys)?;
     Ok(ShardedTable { comments: kept.comments, ..defined })
 }
 

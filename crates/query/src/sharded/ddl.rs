@@ -22,7 +22,8 @@ use super::alter::altering;
 use super::checks::{name_checks, without_checks};
 use super::comments::TableComments;
 use super::held::leaving;
-use super::kept::KeptTable;
+use super::kept::{KeptKey, KeptTable, keys_of, rename_keys};
+use super::maintain::named_on_shard;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
@@ -260,8 +261,14 @@ impl Neighbours for Around<'_> {
 }
 
 /// The table that a statement describes.
-fn define(engine: &Engine, fleet: &Arc<Fleet>, name: &str, statement: &CreateStmt) -> Result<ShardedTable> {
-    define_in(engine, fleet, &engine.catalog().current(), name, statement)
+fn define(
+    engine: &Engine,
+    fleet: &Arc<Fleet>,
+    name: &str,
+    statement: &CreateStmt,
+    keys: Vec<KeptKey>,
+) -> Result<ShardedTable> {
+    define_in(engine, fleet, &engine.catalog().current(), name, statement, keys)
 }
 
 /// The same beside the tables of a picture.
@@ -271,6 +278,7 @@ pub(super) fn define_in(
     state: &Arc<CatalogState>,
     name: &str,
     statement: &CreateStmt,
+    keys: Vec<KeptKey>,
 ) -> Result<ShardedTable> {
     let mut plain = plain_statement(statement);
     without_checks(&mut plain);
@@ -291,8 +299,9 @@ pub(super) fn define_in(
     };
     let rule = Rule::new(&definition, &Around { fleet, state })?;
     check_defaults(&schema)?;
-    let routed =
-        route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
+    let named = |key: KeptKey| route::NamedKey { name: key.name.into(), columns: key.columns };
+    let (columns, keys) = (schema.columns.clone(), keys.into_iter().map(named).collect());
+    let routed = route::ShardedTable { schema: "public".into(), name: name.into(), columns, keys, rule };
     let (fleet, sizes, comments) = (Arc::clone(fleet), Sizes::default(), TableComments::default());
     Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet, sizes, comments })
 }
@@ -379,6 +388,9 @@ fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String,
 /// What makes a shard's own table.
 pub(super) fn creating_at(statement: &CreateStmt, shard: &rules::Shard) -> Result<String> {
     let mut plain = plain_statement(statement);
+    // Two shards of a server cannot have indexes of one name.
+    let own = plain.relation.as_ref().map_or_else(String::new, |relation| relation.relname.clone());
+    rename_keys(&mut plain, |name| named_on_shard(name, &own, shard))?;
     at_shard(&mut plain.relation, shard);
     statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
 }
@@ -418,7 +430,7 @@ pub(crate) async fn create(
     let mut statement = statement.clone();
     name_checks(&mut statement)?;
     let statement = &statement;
-    let table = Arc::new(define(engine, fleet, &name, statement)?);
+    let table = Arc::new(define(engine, fleet, &name, statement, keys_of(statement))?);
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);
         let checks_rows = taken_flag(&mut given, "attach_check")?.unwrap_or(true);
@@ -523,7 +535,7 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
     let kept = KeptTable::read(name, text)?;
-    let table = ShardedTable { comments: kept.comments, ..define(engine, fleet, name, &kept.made)? };
+    let table = ShardedTable { comments: kept.comments, ..define(engine, fleet, name, &kept.made, kept.keys)? };
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));
     engine.catalog().publish(&draft, || Ok(())).map(drop)

@@ -17,7 +17,7 @@ use pg_query::protobuf::{
 };
 use pg_query::{Node, NodeEnum};
 
-pub(super) use self::keys::KeptKey;
+pub(super) use self::keys::{KeptKey, keys_of, rename_keys};
 
 use self::keys::{marked, name_keys, primary_named, take_keys};
 use super::checks::{constraint_of, constraints, is_kind, name_checks};

@@ -52,7 +52,11 @@ pub(super) fn in_block_refused(what: &str) -> Error {
 
 /// What an index or a constraint of a table is called on a shard.
 pub(super) fn on_shard(name: &str, table: &ShardedTable, shard: &Shard) -> Result<String> {
-    let own = table.schema.name.as_str();
+    named_on_shard(name, &table.schema.name, shard)
+}
+
+/// The same of the table of a name.
+pub(super) fn named_on_shard(name: &str, own: &str, shard: &Shard) -> Result<String> {
     let name = match shard.table.strip_prefix(own) {
         Some(end) => format!("{name}{end}"),
         None => format!("{name}_{}", shard.table),

@@ -148,6 +148,19 @@ pub(crate) fn name(text: &str, at: usize) -> Option<Range<usize>> {
     }
 }
 
+/// Whether a table's name at `at` can be given no alias there: behind TABLE, or within ONLY (...).
+pub(crate) fn takes_no_alias(text: &str, at: usize) -> bool {
+    let mut before = ["", ""];
+    for (_, place) in Tokens::new(text, 0).take_while(|(_, place)| place.start < at) {
+        before = [before[1], &text[place]];
+    }
+    let is = |token: &str, word: &str| token.eq_ignore_ascii_case(word);
+    match before {
+        [first, "("] => is(first, "only"),
+        [first, second] => is(second, "table") || (is(second, "only") && is(first, "table")),
+    }
+}
+
 /// Parentheses at the outermost level from a place on: each with its parentheses, up to the first other token but a comma.
 pub(crate) fn lists(text: &str, at: usize) -> Vec<Range<usize>> {
     let mut lists = Vec::new();

@@ -37,3 +37,20 @@ fn names_and_lists_are_found_whole() {
     let rows: Vec<&str> = scan::lists(text, values.end).into_iter().map(|place| &text[place]).collect();
     assert_eq!(rows, ["(1, ')')", "(f(2, (3)), $1)"]);
 }
+
+#[test]
+fn names_without_room_for_an_alias_are_known() {
+    let all = [
+        ("TABLE h", true),
+        ("SELECT * FROM (table /* c */ h) AS s", true),
+        ("TABLE ONLY h", true),
+        ("SELECT * FROM ONLY ( h)", true),
+        ("SELECT * FROM ONLY h", false),
+        ("SELECT * FROM (h)", false),
+        ("SELECT x AS \"table\" , h", false),
+        ("h", false),
+    ];
+    for (text, expected) in all {
+        assert_eq!(scan::takes_no_alias(text, text.rfind('h').unwrap()), expected, "{text}");
+    }
+}

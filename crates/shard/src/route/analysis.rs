@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{ColumnDef, Error, ErrorCode, Result};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AExpr, AExprKind, BoolExprType, Node, RangeVar, SubLink, SubLinkType, a_const};
 
@@ -96,7 +96,8 @@ pub(super) struct Analysis<'a> {
     /// How often each table name without a schema stands in the statement.
     pub(super) references: HashMap<String, usize>,
     pub(super) lists: Vec<List>,
-    /// Where columns are counted and not named, and their names: a shard's table may have them in another order.
+    /// Where columns are counted and not named, and their names: a shard's table may have them in another order. Where a constraint is named,
+    /// and its columns: it may have another name there.
     pub(super) named: Vec<(Range<usize>, String)>,
     /// Whether the columns of a star are counted.
     pub(super) names_stars: bool,
@@ -214,6 +215,12 @@ impl<'a> Analysis<'a> {
     /// The occurrence that a variable is of.
     pub(super) fn occurrence_of(&self, variable: Variable) -> usize {
         self.variables[variable.0].0
+    }
+
+    /// The column that a variable is.
+    pub(super) fn column_of(&self, variable: Variable) -> &ColumnDef {
+        let (occurrence, column) = self.variables[variable.0];
+        &self.occurrences[occurrence].table.columns[column]
     }
 
     /// The variables of an occurrence's sharding key.
@@ -653,8 +660,11 @@ fn is_of_outer_query(args: &[Node], scope: &Scope<'_>) -> bool {
 
 /// Whether a written name, which may have a schema, ends in this name.
 fn ends_in(written: &str, name: &str) -> bool {
-    let last = written.rsplit('.').next().unwrap_or(written).trim_start();
-    last.ends_with('"') || last.eq_ignore_ascii_case(name)
+    match scan::Tokens::new(written, 0).last() {
+        Some((scan::Token::Word, place)) => written[place].eq_ignore_ascii_case(name),
+        Some((token, _)) => token == scan::Token::Quoted,
+        None => false,
+    }
 }
 
 /// The operator with its sides changed.

@@ -69,10 +69,9 @@ impl Route {
         }
         if let Some(rows) = &self.rows {
             let placed = rows.place(&self.occurrences[0], request)?;
-            return self.rows(&placed);
+            return self.rows(&placed, request);
         }
-        let sets: Vec<ShardSet> =
-            self.targets.iter().map(|target| target.condition.shards(&self.groups[target.group], request)).collect();
+        let sets = self.sets(request);
         if let Some(spot) = self.one(&sets, request) {
             let outcome = spot.shards.first().map_or(Outcome::AnyServer, |shard| Outcome::OneShard(*shard));
             let statements = vec![self.statement(&spot)];
@@ -83,6 +82,11 @@ impl Route {
             Ok(several) if self.groups.len() == 1 => self.several(&sets, several, request),
             Ok(_) => self.to_engine("its tables are not colocated"),
         }
+    }
+
+    /// By target: the shards that have rows which matter.
+    fn sets(&self, request: &Request<'_>) -> Vec<ShardSet> {
+        self.targets.iter().map(|target| target.condition.shards(&self.groups[target.group], request)).collect()
     }
 
     /// Whether the statement may change rows under these parameters, where it is not to change those of all shards for want of a key.
@@ -257,10 +261,19 @@ impl Route {
     }
 
     /// The rows of VALUES, each to its shard.
-    fn rows(&self, placed: &Placed) -> Result<Decision<'_>> {
+    fn rows(&self, placed: &Placed, request: &Request<'_>) -> Result<Decision<'_>> {
         let rule = &self.occurrences[0].rule;
+        // What is read beside the rows has to be where they go: in their cells, in ON CONFLICT and RETURNING.
+        let sets = self.sets(request);
         if rule.placement() == Placement::Single {
-            let spot = Spot { server: &rule.shards()[0].server, shards: Vec::new(), is_one_of_several: false };
+            let server = &rule.shards()[0].server;
+            let mut spot = Spot { server, shards: Vec::new(), is_one_of_several: false };
+            if !sets.is_empty() {
+                match self.one(&sets, request) {
+                    Some(found) if found.server == server => spot = found,
+                    _ => return self.to_engine("rows of sharded tables that it reads are on other servers"),
+                }
+            }
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is on another server");
             }
@@ -268,10 +281,11 @@ impl Route {
             let outcome = Outcome::OneShard(ShardId(0));
             return Ok(Decision::Forward(Forward { statements, merge: Merge::Pass, outcome }));
         }
-        if !self.targets.is_empty() {
+        let needed: ShardSet = placed.shards.iter().copied().collect();
+        let is_read_at = |own: ShardId| sets.iter().all(|set| set.is_empty() || set.only() == Some(own));
+        if !sets.is_empty() && !(self.groups.len() == 1 && needed.only().is_some_and(is_read_at)) {
             return self.to_engine("its rows are computed from rows of sharded tables");
         }
-        let needed: ShardSet = placed.shards.iter().copied().collect();
         if let (Err(reason), None) = (&self.several, needed.only()) {
             return self.to_engine(reason);
         }

@@ -27,10 +27,10 @@ pub(super) enum Class {
     Window,
 }
 
-const IMMUTABLE: &str = " abs acos array_append array_cat array_dims array_fill array_length array_lower array_ndims \
-    array_position array_positions array_prepend array_remove array_replace array_to_string array_upper ascii asin atan \
-    atan2 bit_length btrim cardinality cbrt ceil ceiling char_length character_length chr concat_ws cos cot date_bin \
-    decode degrees div encode exp extract date_part factorial floor format gcd get_bit get_byte generate_series \
+const IMMUTABLE: &str = " abs acos acosd acosh array_append array_cat array_dims array_fill array_length array_lower array_ndims \
+    array_position array_positions array_prepend array_remove array_replace array_to_string array_upper ascii asin asind asinh atan \
+    atan2 atan2d atand atanh bit_count bit_length btrim cardinality cbrt ceil ceiling char_length character_length chr concat_ws cos \
+    cosd cosh cot cotd date_bin decode degrees div encode exp extract date_part factorial floor format gcd get_bit get_byte generate_series \
     generate_subscripts greatest hashint4 \
     hashint8 hashtext hashint4extended hashint8extended hashtextextended initcap isfinite json_array_length \
     json_extract_path json_extract_path_text json_typeof jsonb_array_length jsonb_build_array jsonb_build_object \
@@ -39,18 +39,24 @@ const IMMUTABLE: &str = " abs acos array_append array_cat array_dims array_fill 
     make_date make_interval make_time make_timestamp md5 min_scale mod num_nonnulls num_nulls nullif octet_length \
     overlaps overlay pi position power quote_ident quote_literal quote_nullable radians regexp_count regexp_instr \
     regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table regexp_substr \
-    repeat replace reverse right round rpad rtrim scale sha224 sha256 sha384 sha512 sign sin split_part sqrt \
-    starts_with string_to_array string_to_table strpos substr substring tan timezone to_hex translate trim_array trim_scale trunc \
+    repeat replace reverse right round rpad rtrim scale set_bit set_byte sha224 sha256 sha384 sha512 sign sin sind sinh split_part sqrt \
+    starts_with string_to_array string_to_table strpos substr substring tan tand tanh timezone to_hex translate trim_array trim_scale trunc \
     unnest upper width_bucket like_escape like notlike json_array_elements json_array_elements_text jsonb_array_elements \
     jsonb_array_elements_text jsonb_each jsonb_each_text json_each json_each_text jsonb_object_keys json_object_keys \
-    json_build_array json_build_object ";
+    json_build_array json_build_object jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array \
+    jsonb_path_query_first jsonb_set_lax int4range int8range numrange daterange tsrange tstzrange isempty lower_inc lower_inf \
+    upper_inc upper_inf range_merge host hostmask masklen netmask family numnode querytree setweight strip ts_rank ts_rank_cd \
+    tsvector_to_array array_to_tsvector ";
+
+/// Those of text search: by a configuration that the call names first, or else by that of the server, which is its own affair.
+const OF_TEXT_SEARCH: &str = " to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery ";
 
 const VARYING: &str = " array_to_json concat convert convert_from convert_to date_trunc make_timestamptz row_to_json to_char \
     to_date to_json to_jsonb to_number to_timestamp pg_typeof pg_column_size ";
 
 const MOMENT: &str = " age now statement_timestamp transaction_timestamp version ";
 
-const CHANCE: &str = " clock_timestamp gen_random_uuid random timeofday uuidv4 uuidv7 ";
+const CHANCE: &str = " clock_timestamp gen_random_uuid pg_sleep random timeofday uuidv4 uuidv7 ";
 
 const AGGREGATES: &str = " any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp \
     every grouping json_agg json_object_agg jsonb_agg jsonb_object_agg max min mode percentile_cont percentile_disc \
@@ -62,7 +68,7 @@ const WINDOWS: &str =
 
 /// Those that make several rows of one.
 const OF_ROWS: &str = " generate_series generate_subscripts json_array_elements json_array_elements_text json_each json_each_text \
-    json_object_keys jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys regexp_matches \
+    json_object_keys jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys jsonb_path_query regexp_matches \
     regexp_split_to_table string_to_table unnest ";
 
 /// The function's own name, in lower case as the grammar has it; `None` where it is of a schema of the user's.
@@ -83,7 +89,7 @@ pub(super) fn class(call: &FuncCall) -> Option<Class> {
     } else if is_in(WINDOWS) {
         // Some are aggregates too, of ordered sets.
         Some(if call.over.is_some() { Class::Window } else { Class::Aggregate })
-    } else if is_in(IMMUTABLE) {
+    } else if is_in(IMMUTABLE) || (is_in(OF_TEXT_SEARCH) && call.args.len() == 2) {
         Some(Class::Immutable)
     } else if is_in(VARYING) {
         Some(Class::Varying)

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{InsertStmt, Node, OnConflictAction, SelectStmt};
+use pg_query::protobuf::{InferClause, InsertStmt, Node, OnConflictAction, SelectStmt};
 
 use super::analysis::{Analysis, Conjunct, Occurrence, Written};
 use super::nodes;
@@ -69,15 +69,18 @@ impl Rows {
             if rule.placement() == Placement::Sharded {
                 let mut keys = Vec::with_capacity(key.len());
                 for ((source, class), column) in key.iter().zip(rule.classes()).zip(rule.key()) {
+                    let column = &table.columns[*column];
                     keys.push(match source {
-                        Source::Operand(operand) => known(operand, *class, &table.columns[*column].name, request)?,
+                        Source::Operand(operand) => {
+                            known(operand, *class, &column.name, request)?.map(|key| assigned(column, key))
+                        }
                         Source::Generated => match &made {
                             Some(value) => Key::new(*class, &value.as_datum())?,
                             None => None,
                         },
                     });
                 }
-                placed.shards.push(rule.shard_of_keys(&keys)?);
+                placed.shards.push(table.shard_of_keys(&keys)?);
             }
             if let Some(generated) = &self.generated {
                 placed.generated.push(made.map(|value| literal(generated.sql_type, &value)));
@@ -97,8 +100,9 @@ impl Rows {
     pub(super) fn only_shard(&self, table: &ShardedTable, request: &Request<'_>) -> Option<ShardId> {
         let ([key], None, [class]) = (&self.keys[..], &self.generated, table.rule.classes()) else { return None };
         let [Source::Operand(operand)] = &key[..] else { return None };
+        let column = &table.columns[*table.rule.key().first()?];
         match operand.key(*class, request) {
-            Known::Key(key) => table.rule.shard_of_keys(&[Some(key)]).ok(),
+            Known::Key(key) => table.rule.shard_of_keys(&[Some(assigned(column, key))]).ok(),
             Known::Null | Known::Unknown => None,
         }
     }
@@ -126,11 +130,8 @@ fn known(operand: &Operand, class: KeyClass, column: &str, request: &Request<'_>
     match operand.key(class, request) {
         Known::Key(key) => Ok(Some(key)),
         Known::Null => Ok(None),
-        Known::Unknown => Err(Error::new(
-            ErrorCode::DatatypeMismatch,
-            format!("the value for column \"{column}\" cannot be read as its type before it is sent to a shard"),
-        )
-        .with_hint("The column decides where the row goes: give it a value or a parameter of its own type.")),
+        // Of another type, or none of its own: the engine assigns it to the column.
+        Known::Unknown => Err(no_key(column)),
     }
 }
 
@@ -212,11 +213,32 @@ impl Analysis<'_> {
                     self.walk(condition, &scope)?;
                 }
             }
-            if let Some(condition) = conflict.infer.as_ref().and_then(|infer| infer.where_clause.as_deref()) {
-                self.walk(condition, &scope)?;
+            if let Some(infer) = conflict.infer.as_deref() {
+                if let Some(condition) = infer.where_clause.as_deref() {
+                    self.walk(condition, &scope)?;
+                }
+                if !infer.conname.is_empty() {
+                    self.name_arbiter(infer, table);
+                }
             }
         }
         self.returning(insert.returning_clause.as_ref(), target)
+    }
+
+    /// ON CONFLICT ON CONSTRAINT becomes ON CONFLICT with the constraint's columns: where a shard's table has another name, so has the
+    /// constraint. One that is not known here is left to the shards.
+    fn name_arbiter(&mut self, infer: &InferClause, table: &ShardedTable) {
+        if table.rule.shards().iter().all(|shard| shard.table == table.name) {
+            return;
+        }
+        let Some(key) = table.keys.iter().find(|key| *key.name == *infer.conname) else { return };
+        let Ok(start) = self.place(infer.location) else { return };
+        // Three words: ON, CONSTRAINT and the name.
+        let Some((scan::Token::Word | scan::Token::Quoted, place)) = scan::Tokens::new(self.text, start).nth(2) else {
+            return;
+        };
+        let columns: Vec<String> = key.columns.iter().map(|column| quoted(column)).collect();
+        self.named.push((start..place.end, format!("({})", columns.join(", "))));
     }
 
     /// The places and keys of rows of VALUES.
@@ -368,12 +390,14 @@ impl Analysis<'_> {
                 });
                 continue;
             };
-            if let Some(source) = query.outputs[at].variable {
+            let own = &table.columns[*column];
+            if let Some(source) = query.outputs[at].variable.filter(|source| fits(self.column_of(*source), own)) {
                 self.hand_on(source, variable);
             }
             let target = select.target_list.get(at).filter(|_| !select.target_list.iter().any(super::query::is_star));
             if let Some(NodeEnum::ResTarget(target)) = target.and_then(|target| target.node.as_ref())
                 && let Some(operand) = nodes::inner(&target.val).and_then(|value| Operand::new(value, *class))
+                && let Some(operand) = stored(own, operand)
             {
                 self.conjuncts.push(Conjunct {
                     condition: Written::OneOf(variable, vec![operand]),
@@ -459,6 +483,40 @@ fn cells(row: &Node) -> &[Node] {
     match &row.node {
         Some(NodeEnum::List(list)) => &list.items,
         _ => &[],
+    }
+}
+
+/// The characters that a column has room for; `None` where that has no bound.
+fn length_of(column: &ColumnDef) -> Option<u32> {
+    match column.sql_type {
+        SqlType::Scalar(ScalarType::Varchar { length }) => length,
+        _ => None,
+    }
+}
+
+/// A key as its column keeps it: of a text that is too long, what is too much is left out where it is blanks. The server refuses any other.
+fn assigned(column: &ColumnDef, key: Key) -> Key {
+    match (length_of(column).and_then(|length| usize::try_from(length).ok()), key) {
+        (Some(length), Key::Text(text)) => {
+            let end = text.char_indices().nth(length).map_or(text.len(), |(end, _)| end);
+            let is_cut = end < text.len() && text[end..].bytes().all(|byte| byte == b' ');
+            Key::Text(if is_cut { text[..end].into() } else { text })
+        }
+        (_, key) => key,
+    }
+}
+
+/// Whether all values of a column are kept by another one as they are.
+fn fits(column: &ColumnDef, other: &ColumnDef) -> bool {
+    length_of(other).is_none_or(|length| length_of(column).is_some_and(|own| own <= length))
+}
+
+/// What a column keeps of an operand; `None` where nobody knows before.
+fn stored(column: &ColumnDef, operand: Operand) -> Option<Operand> {
+    match operand {
+        Operand::Constant(key) => Some(Operand::Constant(assigned(column, key))),
+        Operand::Parameter(_) if length_of(column).is_some() => None,
+        other => Some(other),
     }
 }
 

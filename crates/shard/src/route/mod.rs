@@ -26,7 +26,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::value::text::TextStyle;
-use ashlar_base::{ColumnDef, ColumnDefault, Error, Result, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, Value};
 use pg_query::NodeEnum;
 
 use analysis::{Analysis, Occurrence};
@@ -54,8 +54,50 @@ pub struct ShardedTable {
     pub name: Box<str>,
     /// Its columns.
     pub columns: Vec<ColumnDef>,
+    /// Its primary key and its UNIQUE constraints.
+    pub keys: Vec<NamedKey>,
     /// Where its rows are.
     pub rule: Rule,
+}
+
+/// A primary key or a UNIQUE constraint.
+#[derive(Clone, Debug)]
+pub struct NamedKey {
+    /// What it is called here; shards may have other names for it.
+    pub name: Box<str>,
+    /// Its columns.
+    pub columns: Vec<String>,
+}
+
+impl ShardedTable {
+    /// The shard of a row with this key, given in the order of [`Rule::key`].
+    ///
+    /// # Errors
+    /// As [`Rule::shard_of`], which names the table, and the column that is NULL.
+    pub fn shard_of(&self, key: &[Datum<'_>]) -> Result<ShardId> {
+        self.rule.shard_of(key).map_err(|error| self.at_null(error, key.iter().position(|datum| datum.is_null())))
+    }
+
+    /// The same of keys; `None` is NULL.
+    fn shard_of_keys(&self, keys: &[Option<Key>]) -> Result<ShardId> {
+        self.rule.shard_of_keys(keys).map_err(|error| self.at_null(error, keys.iter().position(Option::is_none)))
+    }
+
+    /// 23502 of this place in the key: as PostgreSQL words it, where the column itself must not be NULL.
+    fn at_null(&self, error: Error, place: Option<usize>) -> Error {
+        let ordinal = place.and_then(|place| self.rule.key().get(place));
+        let column = ordinal.and_then(|ordinal| self.columns.get(*ordinal));
+        let Some(column) = column.filter(|_| error.code() == ErrorCode::NotNullViolation) else { return error };
+        let (name, table) = (&column.name, &self.name);
+        let error = if column.nullable {
+            error
+        } else {
+            let message =
+                format!("null value in column \"{name}\" of relation \"{table}\" violates not-null constraint");
+            Error::new(ErrorCode::NotNullViolation, message)
+        };
+        error.with_table(table.to_string()).with_column(name.clone())
+    }
 }
 
 /// What a name in a statement means.
@@ -530,6 +572,16 @@ impl Route {
         self.kind != Kind::Select || self.locks || self.named.is_some()
     }
 
+    /// What a change is called in messages; `None` for a query.
+    pub fn verb(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Select => None,
+            Kind::Insert => Some("INSERT"),
+            Kind::Update => Some("UPDATE"),
+            Kind::Delete => Some("DELETE"),
+        }
+    }
+
     /// Whether it writes what a query finds: rows that it inserts, or that it changes.
     pub fn writes_found(&self) -> bool {
         self.kind != Kind::Select && self.rows.is_none()
@@ -594,6 +646,9 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
             refuse("columns named with their table's schema cannot be given to shards with other tables")?;
         }
         match scan::name(analysis.text, occurrence.at) {
+            Some(_) if !occurrence.has_alias && scan::takes_no_alias(analysis.text, occurrence.at) => {
+                refuse("a table's name stands where it cannot be given an alias")?;
+            }
             Some(place) => holes.push(Hole { place, value }),
             None => refuse("a table's name cannot be found in the text")?,
         }

@@ -64,8 +64,8 @@ impl Spread {
         let has_conflict = insert.on_conflict_clause.is_some();
         let tail: Box<str> = if has_conflict || insert.returning_clause.is_some() {
             let start = tail_of(source.text, has_conflict);
-            let tail = start.and_then(|start| source.text.get(start..));
-            tail.ok_or_else(|| Error::unsupported("the end of this INSERT cannot be found in its text"))?.into()
+            let tail = start.and_then(|start| with_names(source.text, start, &analysis.named));
+            tail.ok_or_else(|| Error::unsupported("the end of this INSERT cannot be found in its text"))?
         } else {
             Box::default()
         };
@@ -136,6 +136,18 @@ impl Spread {
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.alias.len() + self.tail.len()
     }
+}
+
+/// The text from a place on, with names of columns in these places of it; `None` where one stands before.
+fn with_names(text: &str, start: usize, named: &[(Range<usize>, String)]) -> Option<Box<str>> {
+    let (mut tail, mut copied) = (String::new(), start);
+    for (place, names) in named {
+        tail.push_str(text.get(copied..place.start)?);
+        tail.push_str(names);
+        copied = place.end;
+    }
+    tail.push_str(text.get(copied..)?);
+    Some(tail.into())
 }
 
 /// Where ON CONFLICT stands, or RETURNING where there is no such: the last of its words outside of parentheses that is no name.

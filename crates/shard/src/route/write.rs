@@ -107,7 +107,14 @@ impl Analysis<'_> {
             if column.is_some_and(|column| is_computed(&table.columns[column]) && is_default(target)) {
                 self.is_same_everywhere = false;
             }
-            self.walk(node, scope)?;
+            match nodes::inner(&target.val) {
+                // The columns of one list have one source, and the tree shows it with each of them: it is walked with the first, since
+                // what is found in it stands in the text once.
+                Some(NodeEnum::MultiAssignRef(assign)) if assign.colno > 1 => {
+                    target.indirection.iter().try_for_each(|part| self.walk(part, scope))?;
+                }
+                _ => self.walk(node, scope)?,
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! While what is kept of a table is read, such a name stands behind a mark: neither the table nor a column that is renamed later changes it.
 //! At the end it is taken out again: a shard that comes later names the key for its own table.
 
+use ashlar_base::Result;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ConstrType, Constraint, CreateStmt};
 
@@ -86,6 +87,31 @@ pub(super) fn primary_named(made: &mut CreateStmt, name: &str) -> Vec<String> {
         }
     });
     found
+}
+
+/// The keys of a table that a statement makes, by the names that they have here.
+pub(in crate::sharded) fn keys_of(statement: &CreateStmt) -> Vec<KeptKey> {
+    let mut made = statement.clone();
+    name_keys(&mut made);
+    take_keys(&mut made)
+}
+
+/// Gives other names to the keys that were given one.
+///
+/// # Errors
+/// Those of `renamed`.
+pub(in crate::sharded) fn rename_keys(made: &mut CreateStmt, renamed: impl Fn(&str) -> Result<String>) -> Result<()> {
+    let mut done = Ok(());
+    each_key(made, |constraint, _| {
+        if done.is_err() || constraint.conname.is_empty() {
+            return;
+        }
+        match renamed(&constraint.conname) {
+            Ok(name) => constraint.conname = name,
+            Err(error) => done = Err(error),
+        }
+    });
+    done
 }
 
 /// The keys of a table, all of which have names; those that were given none are without one again.

@@ -275,6 +275,11 @@ impl SqlSession {
             sink,
         };
         out.encoder.start(columns.iter().map(|column| column.name.as_str()), &mut out.buffer);
+        // A header line is a message of its own, as each row is: drivers hand them out one by one.
+        if !is_binary && !out.buffer.is_empty() {
+            out.sink.copy_out_data(&out.buffer);
+            out.buffer.clear();
+        }
         let (count, _) = source.send(&columns, 0, &mut out, &self.cancel).await?;
         out.encoder.finish(&mut out.buffer);
         if !out.buffer.is_empty() {

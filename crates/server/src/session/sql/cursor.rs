@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::statement::{Kind, refused_by_name};
@@ -11,8 +11,26 @@ use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
 use super::{Executed, NAMED_MAX, RowSink, SqlSession};
 
+/// The parameters that came with a DECLARE.
+pub(super) struct Given {
+    /// The types that the client has declared.
+    declared: Vec<u32>,
+    /// Those that they were read as.
+    types: Vec<SqlType>,
+    values: Vec<Value>,
+}
+
+impl Given {
+    /// Those of the portal of a DECLARE.
+    pub(super) fn of(portal: &Portal) -> Self {
+        let declared = portal.source.as_ref().map_or_else(Vec::new, |source| source.declared.clone());
+        let types = portal.statement.as_ref().map_or_else(Vec::new, |statement| statement.parameter_types.clone());
+        Self { declared, types, values: portal.parameters.clone() }
+    }
+}
+
 impl SqlSession {
-    pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool) -> Result<Executed> {
+    pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool, given: Given) -> Result<Executed> {
         if self.settings.sharded_server.is_some() {
             return Err(refused_by_name("DECLARE CURSOR"));
         }
@@ -31,14 +49,15 @@ impl SqlSession {
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
+        let Given { declared, types, values } = given;
         let mut planned =
-            self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
+            self.plan_prepared(text, &declared).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
         // Before it is planned for the engine: what is kept of that is also for drivers, who say what their parameters are.
-        let has_parameters = match &planned.kind {
-            Kind::Sharded(plan) => plan.described().is_some_and(|(types, _)| !types.is_empty()),
-            _ => !planned.parameter_types.is_empty(),
+        let count = match &planned.kind {
+            Kind::Sharded(plan) => plan.described().map_or(0, |(types, _)| types.len()),
+            _ => planned.parameter_types.len(),
         };
-        if has_parameters {
+        if count > values.len() {
             return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
         }
         if let Kind::Sharded(plan) = &planned.kind {
@@ -46,7 +65,12 @@ impl SqlSession {
                 return Err(locks_rows());
             }
             // Its rows wait here, and not on connections.
-            planned = self.plan_for_engine(&planned, &[]).await?;
+            planned = self.plan_for_engine(&planned, &declared).await?;
+        }
+        // They were read when it was bound, as the engine's plan has them.
+        if planned.parameter_types != types {
+            let message = "cached plan must not change the types of its parameters";
+            return Err(Error::unsupported(message).with_hint("Prepare the cursor's statement again."));
         }
         let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(planned, Vec::new(), super::expand_formats(&[], columns)?);
@@ -55,8 +79,8 @@ impl SqlSession {
         if let Some(statement) = portal.statement.clone() {
             self.check_moment(&statement)?;
             let source = match &statement.kind {
-                Kind::Select(_) => self.query(&statement, Vec::new(), true).await?,
-                Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,
+                Kind::Select(_) => self.query(&statement, values, true).await?,
+                Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan, &values)?,
                 Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
                 _ => return Err(Error::internal("a cursor has a query")),
             };
@@ -113,11 +137,11 @@ impl SqlSession {
     }
 
     /// The row of a query by key, as this transaction sees it now.
-    fn row_now(&mut self, plan: &KeyPlan) -> Result<RowSource> {
+    fn row_now(&mut self, plan: &KeyPlan, parameters: &[Value]) -> Result<RowSource> {
         let engine = Arc::clone(&self.shared.engine);
         let mut transaction = self.take_transaction();
         let mut rows: Vec<Vec<Value>> = Vec::new();
-        let done = plan.run_in(&engine, &mut transaction, &[], &mut |values| {
+        let done = plan.run_in(&engine, &mut transaction, parameters, &mut |values| {
             rows.push(values.map(|datum| datum.to_value()).collect());
         });
         self.transaction = Some(transaction);

@@ -100,23 +100,40 @@ impl SqlSession {
         let prepared = self.prepared(name)?;
         let source = Arc::clone(&prepared.source);
         let Some(planned) = prepared.planned.clone() else { return Ok(Portal::empty()) };
-        let types = self.parameter_types(&planned)?;
-        if arguments.len() != types.len() {
+        let known = self.parameter_types(&planned)?;
+        if arguments.len() != known.len() {
             return Err(Error::new(
                 ErrorCode::SyntaxError,
                 format!("wrong number of parameters for prepared statement \"{name}\""),
             )
-            .with_detail(format!("Expected {} parameters but got {}.", types.len(), arguments.len())));
+            .with_detail(format!("Expected {} parameters but got {}.", known.len(), arguments.len())));
         }
-        let values = self.evaluate(arguments, &types).await?;
+        let mut arguments = arguments.to_vec();
+        // What is written out, and of a type that is not computed with here, is a shard's to read.
+        let mut written: Vec<Option<String>> = vec![None; known.len()];
+        let mut types = Vec::with_capacity(known.len());
+        for ((known, argument), written) in known.iter().zip(&mut arguments).zip(&mut written) {
+            types.push(match known {
+                Ok(sql_type) => *sql_type,
+                Err(oid) => {
+                    *written = constant(argument, *oid == NUMERIC)?;
+                    *argument = "NULL".to_owned();
+                    ScalarType::Text.into()
+                }
+            });
+        }
+        let values = self.evaluate(&arguments, &types).await?;
         let mut inner = if matches!(planned.kind, Kind::Sharded(_)) {
-            let encoded = values.iter().zip(&types).map(|(value, sql_type)| {
+            let encoded = values.iter().zip(&types).zip(&written).map(|((value, sql_type), written)| {
+                if let Some(written) = written {
+                    return (ValueFormat::Text, Some(written.as_bytes().to_vec()));
+                }
                 let mut bytes = Vec::new();
                 binary::encode(*sql_type, &value.as_datum(), &mut bytes);
-                (!value.is_null()).then_some(bytes)
+                (ValueFormat::Binary, (!value.is_null()).then_some(bytes))
             });
-            let encoded: Vec<Option<Vec<u8>>> = encoded.collect();
-            let parameters = encoded.iter().map(|bytes| (ValueFormat::Binary, bytes.as_deref()));
+            let encoded: Vec<(ValueFormat, Option<Vec<u8>>)> = encoded.collect();
+            let parameters = encoded.iter().map(|(format, bytes)| (*format, bytes.as_deref()));
             self.bind_sharded(name, &planned, Arc::clone(&source), parameters, formats)?
         } else {
             Portal::new(planned, values, Arc::clone(formats))
@@ -126,17 +143,15 @@ impl SqlSession {
         Ok(inner)
     }
 
-    /// The types of a statement's parameters.
-    ///
-    /// # Errors
-    /// 0A000 for one that a shard knows and this server does not.
-    fn parameter_types(&self, planned: &ashlar_query::Statement) -> Result<Vec<SqlType>> {
-        let Kind::Sharded(plan) = &planned.kind else { return Ok(planned.parameter_types.clone()) };
+    /// The types of a statement's parameters; an error is the number of one that a shard knows and this server does not.
+    fn parameter_types(&self, planned: &ashlar_query::Statement) -> Result<Vec<Result<SqlType, u32>>> {
+        let Kind::Sharded(plan) = &planned.kind else {
+            return Ok(planned.parameter_types.iter().map(|sql_type| Ok(*sql_type)).collect());
+        };
         let (types, _) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
         // Not numeric: how many decimals a value has is its own affair there, and its type's here.
-        let known = types.iter().map(|oid| SqlType::from_oid(*oid).filter(|_| *oid != NUMERIC));
-        let known: Option<Vec<SqlType>> = known.collect();
-        known.ok_or_else(|| Error::unsupported("EXECUTE with a parameter of this type is not supported"))
+        let known = |oid: &u32| SqlType::from_oid(*oid).filter(|_| *oid != NUMERIC).ok_or(*oid);
+        Ok(types.iter().map(known).collect())
     }
 
     /// The values of SQL expressions, as the given types.
@@ -188,6 +203,34 @@ impl SqlSession {
     }
 }
 
+/// The text of an argument that is a constant, as a shard reads it for a parameter; `None` for NULL. A number only where the parameter is one.
+///
+/// # Errors
+/// 0A000 for anything else.
+fn constant(argument: &str, is_number: bool) -> Result<Option<String>> {
+    let refused = || {
+        Error::unsupported("EXECUTE with a parameter of this type is not supported")
+            .with_hint("Write a constant, or bind a value in the extended protocol.")
+    };
+    let argument = argument.trim();
+    if argument.eq_ignore_ascii_case("null") {
+        return Ok(None);
+    }
+    if let Some(quoted) = argument.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
+        // A quote within is doubled.
+        let is_one = !quoted.replace("''", "").contains('\'');
+        return if is_one { Ok(Some(quoted.replace("''", "'"))) } else { Err(refused()) };
+    }
+    let (sign, digits) = match argument.strip_prefix('-') {
+        Some(rest) => ("-", rest.trim_start()),
+        None => ("", argument),
+    };
+    let is_plain = digits.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
+        && digits.parse::<f64>().is_ok();
+    if is_number && is_plain { Ok(Some(format!("{sign}{digits}"))) } else { Err(refused()) }
+}
+
 /// The type without its length: a cast would cut what an assignment must refuse.
 fn unlimited(sql_type: SqlType) -> SqlType {
     match sql_type {
@@ -195,5 +238,28 @@ fn unlimited(sql_type: SqlType) -> SqlType {
         SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
         SqlType::Scalar(ScalarType::Char { .. }) => ScalarType::Text.into(),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::constant;
+
+    #[test]
+    fn constants_are_read_as_they_are_written() {
+        let read =
+            |argument: &str, is_number| constant(argument, is_number).map_err(|error| error.sqlstate().to_owned());
+        for (argument, expected) in
+            [("1.50", "1.50"), ("-2", "-2"), ("- .5", "-.5"), ("1e-3", "1e-3"), ("'7.0'", "7.0")]
+        {
+            assert_eq!(read(argument, true).unwrap().as_deref(), Some(expected), "{argument}");
+        }
+        assert_eq!(read("NULL", true), Ok(None));
+        assert_eq!(read("'(1,2)'", false), Ok(Some("(1,2)".to_owned())));
+        assert_eq!(read("'it''s'", false), Ok(Some("it's".to_owned())));
+        for argument in ["1 + 1", "'a' || 'b'", "1.5::text", "-", "e5", "1-2", "x", "- -1"] {
+            assert_eq!(read(argument, true), Err("0A000".to_owned()), "{argument}");
+        }
+        assert_eq!(read("5", false), Err("0A000".to_owned()));
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::block::aborted;
 use super::carried::Carried;
+use super::cursor::Given;
 use super::portal::{Portal, Progress, Tag};
 use super::prepared::SmallPrepared;
 use super::rows::RowSource;
@@ -389,6 +390,9 @@ impl SqlSession {
             Kind::Key(plan) => plan.verb(),
             Kind::Lock(_) => "SELECT",
             Kind::Copy(_) => "COPY FROM",
+            Kind::Spread(_) => "INSERT",
+            Kind::ShardChange(plan) => plan.verb(),
+            Kind::Sharded(plan) => plan.route.verb().unwrap_or("this statement"),
             _ => "this statement",
         };
         let locks = match kind {
@@ -662,7 +666,10 @@ impl SqlSession {
                 Some(_) => done("DEALLOCATE"),
                 None => Err(super::no_statement(name)),
             },
-            SessionCommand::Declare { name, text, hold } => self.declare(name, text, *hold).await,
+            SessionCommand::Declare { name, text, hold } => {
+                let given = Given::of(portal);
+                self.declare(name, text, *hold, given).await
+            }
             SessionCommand::Fetch { name, count, is_move } => self.fetch(portal, name, *count, *is_move, sink).await,
             SessionCommand::Close(None) => {
                 self.portals.retain(|portal| !portal.is_cursor);

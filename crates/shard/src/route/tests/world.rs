@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, Value};
-use ashlar_shard::route::{Found, ShardedTable, Tables};
+use ashlar_shard::route::{Found, NamedKey, ShardedTable, Tables};
 use ashlar_shard::rules::{Definition, Neighbours, Rule, Strategy};
 
 pub(crate) struct World(pub(crate) Vec<Arc<ShardedTable>>);
@@ -100,6 +100,10 @@ impl World {
             options: &options,
         };
         let rule = Rule::new(&definition, self).unwrap();
-        self.0.push(Arc::new(ShardedTable { schema: "public".into(), name: name.into(), columns, rule }));
+        let mut keys = Vec::new();
+        if name == "h" {
+            keys.push(NamedKey { name: "h_pkey".into(), columns: vec!["k".to_owned()] });
+        }
+        self.0.push(Arc::new(ShardedTable { schema: "public".into(), name: name.into(), columns, keys, rule }));
     }
 }

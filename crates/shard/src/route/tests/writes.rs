@@ -103,7 +103,7 @@ fn rows_of_an_insert_go_each_to_its_shard() {
         ("INSERT INTO a (x) VALUES (4)", "23502..."),
         ("INSERT INTO a (k) VALUES (NULL)", "23502..."),
         ("INSERT INTO a (k) VALUES (1 + 1)", "0A000..."),
-        ("INSERT INTO a (k) VALUES ($1)", "42804..."),
+        ("INSERT INTO a (k) VALUES ($1)", "0A000..."),
         ("INSERT INTO a (nothing) VALUES (4)", "42703..."),
         ("INSERT INTO a DEFAULT VALUES", "0A000..."),
         ("INSERT INTO c (x) VALUES (4)", "1"),
@@ -120,6 +120,28 @@ fn rows_of_an_insert_go_each_to_its_shard() {
         ("INSERT INTO a (k, x) SELECT k, count(*) FROM c GROUP BY k", "0,1,2 Count"),
         ("INSERT INTO local SELECT * FROM a", "elsewhere"),
         ("INSERT INTO one VALUES (1, 'x')", "0"),
+        ("INSERT INTO one VALUES (1, (SELECT max(name) FROM \"all\"))", "0"),
+    ]);
+}
+
+#[test]
+fn rows_are_written_where_all_is_that_is_read_beside_them() {
+    check(&[
+        ("INSERT INTO one VALUES (1, (SELECT max(t) FROM a))", "0A000..."),
+        ("INSERT INTO one VALUES (1, (SELECT t FROM a WHERE k = 4))", "1"),
+        ("INSERT INTO one VALUES (1, (SELECT t FROM a WHERE k = 5))", "0A000..."),
+        ("INSERT INTO one VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = (SELECT max(t) FROM a)", "0A000..."),
+        ("INSERT INTO one VALUES (1, 'x') RETURNING (SELECT count(*) FROM a)", "0A000..."),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT y FROM b WHERE k = 7))", "1"),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT y FROM b WHERE k = 5))", "0A000..."),
+        ("INSERT INTO a (k, x) VALUES (4, 1), (7, (SELECT y FROM b WHERE k = 4))", "1"),
+        ("INSERT INTO a (k, x) VALUES (4, 1), (5, (SELECT y FROM b WHERE k = 4))", "0A000..."),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET x = (SELECT y FROM b WHERE b.k = 4)", "1"),
+        (
+            "INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET x = (SELECT y FROM b WHERE b.k = a.k)",
+            "0A000...",
+        ),
+        ("INSERT INTO a (k) VALUES (4) RETURNING (SELECT count(*) FROM b)", "0A000..."),
     ]);
 }
 
@@ -186,6 +208,54 @@ fn each_shard_is_sent_its_own_rows() {
     assert_eq!((&*sent[0].0, &*sent[0].1), ("s1", "UPDATE \"h_3\" AS z SET x = 1 WHERE z.k = 7"));
     let sent = world.texts("SELECT * FROM a WHERE k = 4");
     assert_eq!(sent[0].1, "SELECT * FROM a WHERE k = 4");
+}
+
+#[test]
+fn a_constraint_of_a_table_with_other_names_is_told_by_its_columns() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(
+        sent("INSERT INTO h (k) VALUES (4), (5) ON CONFLICT /* c */ on constraint \"h_pkey\" DO UPDATE SET x = 1"),
+        [
+            "INSERT INTO \"h_0\" AS \"h\" (k) VALUES (4) ON CONFLICT /* c */ (\"k\") DO UPDATE SET x = 1",
+            "INSERT INTO \"h_1\" AS \"h\" (k) VALUES (5) ON CONFLICT /* c */ (\"k\") DO UPDATE SET x = 1",
+        ]
+    );
+    let others = [
+        ("INSERT INTO h (k) VALUES (4) ON CONFLICT ON CONSTRAINT other DO NOTHING", "other"),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT ON CONSTRAINT h_pkey DO NOTHING", "h_pkey"),
+    ];
+    for (sql, name) in others {
+        assert!(sent(sql)[0].ends_with(&format!("ON CONFLICT ON CONSTRAINT {name} DO NOTHING")), "{sql}");
+    }
+    let spread = world
+        .spread("INSERT INTO h SELECT k + 1, x, t FROM h ON CONFLICT ON CONSTRAINT h_pkey DO NOTHING RETURNING $1");
+    let tail = spread.unwrap().tail(|number| Ok(format!("<{number}>"))).unwrap();
+    assert_eq!(tail, "ON CONFLICT (\"k\") DO NOTHING RETURNING <0>");
+}
+
+#[test]
+fn what_several_columns_are_assigned_together_stands_in_the_text_once() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(
+        sent("UPDATE h SET (x, t) = (SELECT i.x, i.t FROM h AS i WHERE i.k = h.k) WHERE k = 7"),
+        ["UPDATE \"h_3\" AS \"h\" SET (x, t) = (SELECT i.x, i.t FROM \"h_3\" AS i WHERE i.k = h.k) WHERE k = 7"]
+    );
+    assert_eq!(
+        sent("UPDATE h SET (x, t) = ROW((SELECT i.x FROM h AS i WHERE i.k = h.k), 'z'), x = 1 WHERE k = 6"),
+        [
+            "UPDATE \"h_2\" AS \"h\" SET (x, t) = ROW((SELECT i.x FROM \"h_2\" AS i WHERE i.k = h.k), 'z'), x = 1 WHERE k = 6"
+        ]
+    );
+    assert_eq!(
+        sent("UPDATE a SET (x, t) = (CASE WHEN k IN (4, 5) THEN 1 END, 'z')"),
+        [
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (4) THEN 1 END, 'z')",
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (4) THEN 1 END, 'z')",
+            "UPDATE a SET (x, t) = (CASE WHEN k IN (5) THEN 1 END, 'z')",
+        ]
+    );
 }
 
 #[test]

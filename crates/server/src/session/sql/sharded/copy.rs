@@ -311,7 +311,7 @@ impl RemoteCopy {
     fn read_rows(&mut self) -> Result<Read> {
         let Self { into, keys, is_binary, decoder, encoder, style, buffers, memory, longest, .. } = self;
         let Some(decoder) = decoder else { return Ok(Read::All) };
-        let (schema, rule) = (&into.table.schema, &into.table.routed.rule);
+        let (schema, routed) = (&into.table.schema, &into.table.routed);
         for _ in 0..ROWS_PER_TURN {
             let Some(row) = decoder.next_row()? else { return Ok(Read::All) };
             let wrong = |error: Error| at_row(error, schema, row, *is_binary);
@@ -339,7 +339,7 @@ impl RemoteCopy {
                 0
             } else {
                 let datums: Vec<Datum<'_>> = key.iter().map(datum_of).collect();
-                rule.shard_of(&datums).map_err(wrong)?.index()
+                routed.shard_of(&datums).map_err(wrong)?.index()
             };
             let out = buffers.get_mut(buffer).ok_or_else(|| Error::internal("a row for no shard"))?;
             if out.capacity() == 0 {
