@@ -48,6 +48,7 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod array_items;
 mod balance;
 mod casts;
 pub(crate) mod dialect;
