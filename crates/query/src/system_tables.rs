@@ -124,6 +124,7 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_inherits", 2611),
     ("pg_language", 2612),
     ("pg_namespace", 2615),
+    ("pg_opclass", 2616),
     ("pg_partitioned_table", 3350),
     ("pg_policy", 3256),
     ("pg_proc", 1255),

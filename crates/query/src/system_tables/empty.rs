@@ -73,6 +73,11 @@ pub(super) const TABLES: &[Definition] = &[
             proallargtypes bigint[], proargmodes text[], proargnames text[], proargdefaults text, \
             protrftypes bigint[], prosrc text, probin text, prosqlbody text, proconfig text[], proacl text[]",
     ),
+    empty(
+        "pg_opclass",
+        "oid bigint, opcmethod bigint, opcname text, opcnamespace bigint, opcowner bigint, opcfamily bigint, \
+            opcintype bigint, opcdefault boolean, opckeytype bigint",
+    ),
     empty("pg_publication_namespace", "oid bigint, pnpubid bigint, pnnspid bigint"),
     empty("pg_publication_rel", "oid bigint, prpubid bigint, prrelid bigint, prqual text, prattrs smallint[]"),
     empty(

@@ -87,6 +87,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_advisory_unlock_all", Void, 0),
         function!("obj_description", Nothing, 1 | 2),
         function!("col_description", Nothing, 2),
+        function!("pg_get_serial_sequence", Nothing, 2),
         function!("shobj_description", Nothing, 2),
         function!("pg_get_partkeydef", Nothing, 1),
         function!("pg_get_viewdef", Nothing, 1 | 2),
