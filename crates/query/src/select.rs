@@ -84,6 +84,7 @@ mod subqueries;
 mod targets;
 mod times;
 mod values;
+mod vectors;
 mod whole_rows;
 mod windows;
 mod with_once;

@@ -33,6 +33,7 @@ mod relations;
 mod statistics;
 mod types;
 
+pub(crate) use layout::VECTOR_METADATA;
 use layout::{Layout, Rows};
 use relations::Relation;
 pub(crate) use relations::plain_type;

@@ -56,8 +56,8 @@ pub(super) const TABLES: &[Definition] = &[
     ),
     empty(
         "pg_partitioned_table",
-        "partrelid bigint, partstrat text, partnatts smallint, partdefid bigint, partattrs smallint[], \
-            partclass bigint[], partcollation bigint[], partexprs text",
+        "partrelid bigint, partstrat text, partnatts smallint, partdefid bigint, partattrs int2vector, \
+            partclass oidvector, partcollation oidvector, partexprs text",
     ),
     empty(
         "pg_policy",
@@ -69,7 +69,7 @@ pub(super) const TABLES: &[Definition] = &[
         "oid bigint, proname text, pronamespace bigint, proowner bigint, prolang bigint, procost real, \
             prorows real, provariadic bigint, prosupport bigint, prokind text, prosecdef boolean, \
             proleakproof boolean, proisstrict boolean, proretset boolean, provolatile text, proparallel text, \
-            pronargs smallint, pronargdefaults smallint, prorettype bigint, proargtypes bigint[], \
+            pronargs smallint, pronargdefaults smallint, prorettype bigint, proargtypes oidvector, \
             proallargtypes bigint[], proargmodes text[], proargnames text[], proargdefaults text, \
             protrftypes bigint[], prosrc text, probin text, prosqlbody text, proconfig text[], proacl text[]",
     ),

@@ -95,6 +95,8 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_get_ruledef", Nothing, 1 | 2),
         function!("pg_get_function_result", Nothing, 1),
         function!("pg_get_function_arguments", Nothing, 1),
+        function!("pg_get_function_sqlbody", Nothing, 1),
+        function!("pg_get_functiondef", Nothing, 1),
         function!("pg_get_function_identity_arguments", Nothing, 1),
         function!("pg_get_statisticsobjdef_columns", Nothing, 1),
         function!("current_schemas", Schemas, 1),
