@@ -81,6 +81,10 @@ def parameters_and_rows(conn):
     ).fetchone()
     assert (named.items, named.sold) == (101, 450), named
 
+    # Small integers are sent as smallint, in binary here; among the items of an array they are that too.
+    row = conn.execute("SELECT ARRAY[%b, %b::integer], ARRAY[%b], ARRAY[%b::bigint]", (1, 70000, 12597, 2)).fetchone()
+    assert row == ([1, 70000], [12597], [2]), row
+
     cursor = conn.execute("UPDATE psycopg_item SET price = price * 2 WHERE sold = %s", (3,))
     assert cursor.rowcount == 10 and cursor.statusmessage == "UPDATE 10", cursor.statusmessage
     cursor = conn.execute("DELETE FROM psycopg_item WHERE id > %s RETURNING id", (99,))

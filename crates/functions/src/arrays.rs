@@ -46,6 +46,9 @@ pub const FUNCTIONS: &[Function] = &[
     function("array_to_string", TO_STRING),
     function("string_to_array", FROM_STRING),
     // Of which FROM and the select list make rows.
+    function("generate_subscripts\u{1}", &[of(&[T::Arr, T::Int4], R::Is(T::Ints), Body::Strict(subscripts))]),
+    // The same of an array that counts from 0, as some of the system tables do.
+    function("vector subscripts", &[of(&[T::Arr, T::Int4], R::Is(T::Ints), Body::Strict(vector_subscripts))]),
     function("string_to_table\u{1}", FROM_STRING),
 ];
 
@@ -90,6 +93,17 @@ fn extent(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 
 fn lower(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(if int_of(&args[1]) == 1 && !items(&args[0]).is_empty() { Value::Int4(1) } else { Value::Null })
+}
+
+/// The places of an array's items; none in other dimensions than the first.
+fn subscripts(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let last = if int_of(&args[1]) == 1 { count(&items(&args[0])) } else { 0 };
+    array((1..=last).map(Value::Int4).collect())
+}
+
+fn vector_subscripts(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let end = if int_of(&args[1]) == 1 { count(&items(&args[0])) } else { 0 };
+    array((0..end).map(Value::Int4).collect())
 }
 
 fn dimensions(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {

@@ -90,6 +90,14 @@ impl ExprPlanner for PgPlanner {
         expr: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if json::is_jsonb(&expr.expr, schema) {
+            let step = match &expr.field_access {
+                GetFieldAccess::ListIndex { key } => path_step(key.as_ref(), schema),
+                GetFieldAccess::ListRange { .. } | GetFieldAccess::NamedStructField { .. } => None,
+            };
+            let call = step.and_then(|step| call("jsonb_extract_path", vec![expr.expr.clone(), step]));
+            return Ok(call.map_or(PlannerResult::Original(expr), PlannerResult::Planned));
+        }
         if !matches!(expr.expr.get_type(schema), Ok(DataType::List(_) | DataType::LargeList(_))) {
             return Ok(PlannerResult::Original(expr));
         }
@@ -184,6 +192,23 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
         Some(call) => PlannerResult::Planned(call),
         None => PlannerResult::Original(RawBinaryExpr { op: BinaryOperator::StringConcat, left, right }),
     })
+}
+
+/// A subscript of `jsonb` as the step of a path that it is: the key of an object, or the place in an array, as text.
+fn path_step(key: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let text = |text: Option<String>| Some(Expr::Literal(ScalarValue::Utf8(text), None));
+    match key {
+        Expr::Literal(ScalarValue::Int64(Some(place)), _) => text(Some(place.to_string())),
+        Expr::Placeholder(placeholder) if placeholder.field.is_none() => Some(key.clone()),
+        _ => match key.get_type(schema).ok()? {
+            DataType::Utf8 => Some(key.clone()),
+            DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+                Some(Expr::Cast(Cast::new(Box::new(key.clone()), DataType::Utf8)))
+            }
+            DataType::Null => text(None),
+            _ => None,
+        },
+    }
 }
 
 /// A whole number that fits is an integer.

@@ -48,6 +48,7 @@ pub const FUNCTIONS: &[Function] = &[
         ],
     ),
     function("starts_with", &[of(&[T::Text, T::Text], R::Is(T::Bool), Body::Engine(string::starts_with))]),
+    function("like_escape", &[of(&[T::Text, T::Text], TEXT, Body::Strict(like_escape))]),
     function("substr", SUBSTR),
     function("substring", SUBSTRING),
     function(
@@ -127,6 +128,33 @@ fn int_of(datum: &Datum<'_>) -> i64 {
 /// A text result.
 pub fn text(result: impl Into<String>) -> Result<Value> {
     Ok(Value::Text(result.into().into_boxed_str()))
+}
+
+/// A pattern of LIKE with another character, or none, for its escape as one with the backslash for it. Source:
+/// `do_like_escape` of PostgreSQL's like_match.c.
+fn like_escape(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let (pattern, escape) = (text_of(&args[0]), text_of(&args[1]));
+    let mut characters = escape.chars();
+    let escape = characters.next();
+    if characters.next().is_some() {
+        return Err(Error::new(ErrorCode::InvalidEscapeSequence, "invalid escape string")
+            .with_hint("Escape string must be empty or one character."));
+    }
+    let mut plain = String::with_capacity(pattern.len());
+    let mut is_escaped = false;
+    for character in pattern.chars() {
+        if Some(character) == escape && !is_escaped {
+            plain.push('\\');
+            is_escaped = true;
+            continue;
+        }
+        if character == '\\' && !is_escaped {
+            plain.push('\\');
+        }
+        plain.push(character);
+        is_escaped = false;
+    }
+    text(plain)
 }
 
 /// As PostgreSQL with a C library's simple mapping: a character whose other case is several characters stays.

@@ -48,6 +48,7 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod array_items;
 mod arrays;
 mod balance;
 mod casts;
@@ -87,6 +88,7 @@ mod subqueries;
 mod targets;
 mod times;
 mod values;
+mod vectors;
 mod whole_rows;
 mod window_subqueries;
 mod windows;

@@ -35,6 +35,7 @@ mod statistics;
 mod types;
 
 pub(crate) use descriptions::constraint_named;
+pub(crate) use layout::VECTOR_METADATA;
 use layout::{Layout, Rows};
 use relations::Relation;
 pub(crate) use relations::plain_type;
@@ -126,6 +127,7 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_inherits", 2611),
     ("pg_language", 2612),
     ("pg_namespace", 2615),
+    ("pg_opclass", 2616),
     ("pg_partitioned_table", 3350),
     ("pg_policy", 3256),
     ("pg_proc", 1255),

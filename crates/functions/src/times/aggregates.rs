@@ -24,7 +24,6 @@ use crate::error::external;
 use crate::fields::scalar;
 use crate::variance;
 
-
 /// Which aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {

@@ -60,13 +60,25 @@ pub(super) fn table(options: &[pg_query::Node]) -> Result<TableOptions> {
     let mut result = TableOptions::default();
     for element in elements(options) {
         let value = value_of(element).unwrap_or_default();
-        if element.defname == "partition_by" {
+        if element.defname == "fillfactor" {
+            check_fill(&value)?;
+        } else if element.defname == "partition_by" {
             result.partition_by = Some(value);
         } else if !set_life(&mut result.life, &element.defname, &value)? {
             check_fixed(&element.defname, &value)?;
         }
     }
     Ok(result)
+}
+
+/// PostgreSQL's hint of how full its pages are to be. There are no pages here, and no answer depends on it.
+fn check_fill(value: &str) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorCode::InvalidParameterValue, message));
+    match value.parse::<i64>() {
+        Ok(10..=100) => Ok(()),
+        Ok(_) => invalid(format!("value {value} out of bounds for option \"fillfactor\"")),
+        Err(_) => invalid(format!("invalid value for integer option \"fillfactor\": {value}")),
+    }
 }
 
 fn check_fixed(name: &str, value: &str) -> Result<()> {

@@ -37,6 +37,7 @@ pub(super) fn lower(factor: &mut TableFactor, copies: &mut Copies) -> Result<()>
     let (columns, is_named) = match from.name.as_str() {
         "unnest" => (from.args.iter().map(|array| column(array.clone(), "unnest", None)).collect(), true),
         "generate_series" => (vec![column(of(SERIES), "generate_series", None)], true),
+        "generate_subscripts" => (vec![column(of("generate_subscripts\u{1}"), "generate_subscripts", None)], true),
         "string_to_table" => (vec![column(of("string_to_table\u{1}"), "string_to_table", None)], true),
         "json_object_keys" => (vec![column(of("json_object_keys\u{1}"), "json_object_keys", None)], true),
         "jsonb_object_keys" => (vec![column(of("jsonb_object_keys\u{1}"), "jsonb_object_keys", None)], true),

@@ -16,8 +16,9 @@ use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
-const ROWS: [&str; 8] = [
+const ROWS: [&str; 9] = [
     "generate_series",
+    "generate_subscripts",
     "string_to_table",
     "json_object_keys",
     "jsonb_object_keys",

@@ -33,6 +33,7 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
     }
     if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
         access_chain.iter_mut().for_each(say_bounds);
+        access_chain.iter_mut().for_each(say_index);
     }
     match expr {
         Expr::Case { .. } if gathering::gives_rows(expr) => {
@@ -82,12 +83,21 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
     ControlFlow::Continue(())
 }
 
-/// `a[:2]` is `a[1:2]`, and `a[2:]` goes to where no array is longer.
+/// `a[:2]` is `a[0:2]`, where no array begins before, and `a[2:]` goes to where no array is longer.
 fn say_bounds(access: &mut AccessExpr) {
     let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access else { return };
     let number = |digits: String| Expr::value(Value::Number(digits, false));
-    lower_bound.get_or_insert_with(|| number("1".to_owned()));
+    lower_bound.get_or_insert_with(|| number("0".to_owned()));
     upper_bound.get_or_insert_with(|| number(i32::MAX.to_string()));
+}
+
+/// A quoted subscript is an index, of an array or of `jsonb`: bare, the planner would take it for the name of a field.
+fn say_index(access: &mut AccessExpr) {
+    if let AccessExpr::Subscript(Subscript::Index { index }) = access
+        && matches!(index, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+    {
+        *index = Expr::Nested(Box::new(index.clone()));
+    }
 }
 
 /// Lowers one item of `FROM`.

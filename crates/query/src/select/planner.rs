@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use super::sources::Answers;
 use super::{
     arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates,
-    parse, passes, subqueries, window_subqueries,
+    parse, passes, subqueries, vectors, window_subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -104,7 +104,10 @@ impl<'a> Planner<'a> {
             context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
         }
         let plan = sql::plan(self, statement, &mut context);
-        let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
+        let plan = plan
+            .and_then(|plan| vectors::resolve(plan, self.state))
+            .and_then(|plan| object_numbers::resolve(plan, self.catalog))
+            .map_err(from_datafusion)?;
         outer_aggregates::check(&plan)
             .and_then(|()| lateral::joined(plan))
             .and_then(grouping_sets::beneath)

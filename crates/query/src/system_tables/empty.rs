@@ -55,8 +55,8 @@ pub(super) const TABLES: &[Definition] = &[
     ),
     empty(
         "pg_partitioned_table",
-        "partrelid bigint, partstrat text, partnatts smallint, partdefid bigint, partattrs smallint[], \
-            partclass bigint[], partcollation bigint[], partexprs text",
+        "partrelid bigint, partstrat text, partnatts smallint, partdefid bigint, partattrs int2vector, \
+            partclass oidvector, partcollation oidvector, partexprs text",
     ),
     empty(
         "pg_policy",
@@ -68,9 +68,14 @@ pub(super) const TABLES: &[Definition] = &[
         "oid bigint, proname text, pronamespace bigint, proowner bigint, prolang bigint, procost real, \
             prorows real, provariadic bigint, prosupport bigint, prokind text, prosecdef boolean, \
             proleakproof boolean, proisstrict boolean, proretset boolean, provolatile text, proparallel text, \
-            pronargs smallint, pronargdefaults smallint, prorettype bigint, proargtypes bigint[], \
+            pronargs smallint, pronargdefaults smallint, prorettype bigint, proargtypes oidvector, \
             proallargtypes bigint[], proargmodes text[], proargnames text[], proargdefaults text, \
             protrftypes bigint[], prosrc text, probin text, prosqlbody text, proconfig text[], proacl text[]",
+    ),
+    empty(
+        "pg_opclass",
+        "oid bigint, opcmethod bigint, opcname text, opcnamespace bigint, opcowner bigint, opcfamily bigint, \
+            opcintype bigint, opcdefault boolean, opckeytype bigint",
     ),
     empty("pg_publication_namespace", "oid bigint, pnpubid bigint, pnnspid bigint"),
     empty("pg_publication_rel", "oid bigint, prpubid bigint, prrelid bigint, prqual text, prattrs smallint[]"),

@@ -14,10 +14,15 @@ use ashlar_store::build_array;
 use crate::identity::Identity;
 use std::sync::Arc;
 
+/// The metadata key of a field that is an `int2vector` or an `oidvector` in PostgreSQL.
+pub(crate) const VECTOR_METADATA: &str = "ashlar.vector";
+
 /// One column.
 struct Column {
     name: &'static str,
     sql_type: SqlType,
+    /// Its arrays count from 0, see [`VECTOR_METADATA`].
+    is_vector: bool,
     default: Value,
 }
 
@@ -38,7 +43,15 @@ impl Layout {
 
     /// What DataFusion plans with.
     pub(super) fn schema(&self) -> SchemaRef {
-        let fields = self.columns.iter().map(|column| arrow_field(column.name, column.sql_type, true));
+        let fields = self.columns.iter().map(|column| {
+            let field = arrow_field(column.name, column.sql_type, true);
+            if !column.is_vector {
+                return field;
+            }
+            let mut metadata = field.metadata().clone();
+            metadata.insert(VECTOR_METADATA.to_owned(), String::new());
+            field.with_metadata(metadata)
+        });
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 }
@@ -50,6 +63,11 @@ fn column(definition: &'static str, identity: &Identity) -> Result<Column> {
         Some((type_name, default)) => (type_name, Some(default)),
         None => (rest, None),
     };
+    let (type_name, is_vector) = match type_name {
+        "int2vector" => ("smallint[]", true),
+        "oidvector" => ("bigint[]", true),
+        other => (other, false),
+    };
     let sql_type = parse_type(type_name).ok_or_else(malformed)?;
     let default = match default {
         Some("@database") => string(identity.database.as_str()),
@@ -57,7 +75,7 @@ fn column(definition: &'static str, identity: &Identity) -> Result<Column> {
         Some(default) => text::parse(sql_type, default, &TextStyle::default())?,
         None => Value::Null,
     };
-    Ok(Column { name, sql_type, default })
+    Ok(Column { name, sql_type, is_vector, default })
 }
 
 /// Rows of a layout.

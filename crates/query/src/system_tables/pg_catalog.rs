@@ -77,8 +77,8 @@ pub(super) const TABLES: &[Definition] = &[
             indisunique boolean, indnullsnotdistinct boolean = false, indisprimary boolean, \
             indisexclusion boolean = false, indimmediate boolean = true, indisclustered boolean = false, \
             indisvalid boolean = true, indcheckxmin boolean = false, indisready boolean = true, \
-            indislive boolean = true, indisreplident boolean = false, indkey smallint[], indcollation bigint[], \
-            indclass bigint[], indoption smallint[], indexprs text, indpred text",
+            indislive boolean = true, indisreplident boolean = false, indkey int2vector, indcollation oidvector, \
+            indclass oidvector, indoption int2vector, indexprs text, indpred text",
         fill: Some(pg_index),
     },
     Definition {

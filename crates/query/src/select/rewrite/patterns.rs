@@ -3,6 +3,8 @@
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
 
+use crate::select::names::call;
+
 /// What a statement says about ESCAPE.
 pub(super) enum Escape {
     /// Nothing, or the backslash.
@@ -31,10 +33,11 @@ pub(super) fn escape(value: Option<&ValueWithSpan>) -> Result<Escape> {
     }
 }
 
-/// A pattern of LIKE with the backslash for its escape.
+/// A pattern of LIKE with the backslash for its escape; one that is not a constant is written so for each row.
 pub(super) fn like(pattern: &Expr, escape: Option<char>) -> Result<Expr> {
     let Some(text) = text_of(pattern) else {
-        return Err(Error::unsupported("ESCAPE with a pattern that is not a constant is not supported"));
+        let escape = escape.map(String::from).unwrap_or_default();
+        return Ok(call("like_escape", vec![pattern.clone(), Expr::value(Value::SingleQuotedString(escape))]));
     };
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();
