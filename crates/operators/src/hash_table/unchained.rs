@@ -154,16 +154,27 @@ impl<W: Word + Ord> Unchained<W> {
         self.is_once
     }
 
-    /// Asks for the memory of the slot of a hash.
+    /// The number of the slot of a hash: there are fewer of them than rows, unless there is one.
     #[inline]
-    pub(crate) fn ask_for_slot(&self, hash: u64) {
-        ask_for(&self.entries, self.slot(hash));
+    pub(crate) fn slot_of(&self, hash: u64) -> u32 {
+        self.slot(hash) as u32
     }
 
-    /// Asks for the memory of the first keys of a run, and of their rows.
+    /// Asks for the memory of a slot.
+    #[inline]
+    pub(crate) fn ask_for_slot(&self, slot: u32) {
+        ask_for(&self.entries, slot as usize);
+    }
+
+    /// Asks for the memory of the first keys of a run.
     #[inline]
     pub(crate) fn ask_for_keys(&self, run: Run) {
         ask_for(&self.keys, run.start as usize);
+    }
+
+    /// Asks for the memory of the first rows of a run.
+    #[inline]
+    pub(crate) fn ask_for_rows(&self, run: Run) {
         ask_for(&self.rows, run.start as usize);
     }
 
@@ -183,6 +194,16 @@ impl<W: Word + Ord> Unchained<W> {
         Run { start: before.end, end }
     }
 
+    /// Where all rows of a slot lie, whatever its tags say: of use where the keys are looked at in any case.
+    #[inline]
+    pub(crate) fn run_of_slot(&self, slot: u32) -> Run {
+        let slot = slot as usize;
+        match self.entries.get(slot..slot + 2) {
+            Some([before, entry]) => Run { start: before.end, end: entry.end },
+            _ => Run::default(),
+        }
+    }
+
     /// A bit for each place of a short run that has a key; `None` of a long one, and of those at the very end. Takes the same way for all short
     /// runs, since nobody can guess at which of a few places a key is; of an empty one it reads what others read too. Of the runs that have a key,
     /// one in seven is longer than four, and one in a thousand than eight.
@@ -197,7 +218,9 @@ impl<W: Word + Ord> Unchained<W> {
     /// The first place, where it is of so many behind the start of a run; the start itself where there is none.
     #[inline]
     fn first_of(run: Run, places: u32) -> u32 {
-        run.start + (places.trailing_zeros() & (W::TOGETHER as u32 - 1))
+        // With a bit behind them there is one in any case: some processors have no instruction for none.
+        let first = (places | 1 << W::TOGETHER).trailing_zeros();
+        run.start + (first & (W::TOGETHER as u32 - 1))
     }
 
     /// The places of a run that have a key: they lie side by side.
@@ -212,11 +235,17 @@ impl<W: Word + Ord> Unchained<W> {
         }
     }
 
-    /// The place of a key that is there once, and whether it is there.
+    /// The place of a key in the run of its slot, and whether it is there: of a table in which each key is there once.
     #[inline]
     pub(crate) fn only(&self, run: Run, key: W) -> (u32, bool) {
-        match self.places_in_few(run, key) {
-            Some(places) => (Self::first_of(run, places), places != 0),
+        let start = run.start as usize;
+        let few = self.keys.get(start..start + W::TOGETHER);
+        match few.filter(|_| (run.end - run.start) as usize <= W::TOGETHER) {
+            // What lies behind the run are keys of other slots, of which none is this one: nothing needs to be left out.
+            Some(few) => {
+                let places = key.places_in(few);
+                (Self::first_of(run, places), places != 0)
+            }
             None => {
                 let same = self.same_of_many(run, key);
                 (same.start, same.start < same.end)
@@ -308,9 +337,14 @@ mod tests {
         let exact = table.same(run, key);
         assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());
         if table.is_once() {
-            let (place, is_there) = table.only(run, key);
-            assert_eq!(is_there.then_some(place), places.first().copied());
-            assert!(!is_there || table.rows(exact) == [table.row(place)]);
+            // Whether or not the tags have been asked.
+            let slot = table.run_of_slot(table.slot_of(hash));
+            assert!(slot.start == run.start && (run == slot || places.is_empty()));
+            for run in [run, slot] {
+                let (place, is_there) = table.only(run, key);
+                assert_eq!(is_there.then_some(place), places.first().copied());
+                assert!(!is_there || table.rows(exact) == [table.row(place)]);
+            }
         }
         let mut rows = table.rows(exact).to_vec();
         rows.sort_unstable();

@@ -185,10 +185,11 @@ impl<W: KeyWord> Index for Words<W> {
         match &self.parts[..] {
             parts if !parts.iter().all(Unchained::is_once) => return false,
             [] => return false,
-            [only] if only.is_far() => find_ones::<W, true>(|_| only, only, keys, secret, valid, ones),
-            [only] => find_ones::<W, false>(|_| only, only, keys, secret, valid, ones),
-            parts @ [first, ..] => {
-                find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], first, keys, secret, valid, ones);
+            [only] if only.is_far() => find_ones::<W, true>(|_| 0, |_| only, keys, secret, valid, ones),
+            [only] => find_ones::<W, false>(|_| 0, |_| only, keys, secret, valid, ones),
+            parts => {
+                let part = |hash| part_of(hash, self.bits) as u32;
+                find_ones::<W, true>(part, |part| &parts[part as usize], keys, secret, valid, ones);
             }
         }
         true
@@ -252,12 +253,14 @@ impl<W: KeyWord> Parts<'_, W> {
             for (row, (part, word_of, hash_of, _)) in (start..).zip(places.iter_mut()) {
                 (*word_of, *hash_of) = word(row);
                 *part = part_of(*hash_of, self.bits) as u32;
-                self.parts[*part as usize].ask_for_slot(*hash_of);
+                let table = &self.parts[*part as usize];
+                table.ask_for_slot(table.slot_of(*hash_of));
             }
             for (part, _, hash, run) in places.iter_mut() {
                 let table = &self.parts[*part as usize];
                 *run = table.run(*hash);
                 table.ask_for_keys(*run);
+                table.ask_for_rows(*run);
             }
             let each = (start..).zip(places.iter()).map(|(row, (part, word, _, run))| {
                 let table = &self.parts[*part as usize];
@@ -275,40 +278,50 @@ impl<W: KeyWord> Parts<'_, W> {
     }
 }
 
-/// Finds words where each is there once, in the table of its hash. `IS_FAR` says whether memory is to be asked for.
+/// Finds words where each is there once, in the table of the part of its hash. `IS_FAR` says whether memory is to be asked for.
+///
+/// A key's slot is computed once, and its tags are not asked: the keys of the slot are compared in any case. Of one table, what it is made of stays
+/// in registers: a row has a number and nothing else between the loops.
 #[inline]
 fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
-    table_of: impl Fn(u64) -> &'a Unchained<W>,
-    first: &'a Unchained<W>,
+    part_of: impl Fn(u64) -> u32,
+    table_of: impl Fn(u32) -> &'a Unchained<W>,
     keys: &[W],
     secret: Secret,
     valid: Option<&NullBuffer>,
     ones: &mut Ones,
 ) {
     ones.begin(keys.len());
-    let mut places = [(first, 0_u64, Run::default()); TOGETHER];
+    let (mut parts, mut slots, mut runs) = ([0_u32; TOGETHER], [0_u32; TOGETHER], [Run::default(); TOGETHER]);
     let (mut rows, mut probed) = ([0_u32; TOGETHER], [0_u32; TOGETHER]);
     for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-        let places = &mut places[..keys.len()];
+        let (parts, slots, runs) = (&mut parts[..keys.len()], &mut slots[..keys.len()], &mut runs[..keys.len()]);
         if IS_FAR {
-            for ((table, hash, _), key) in places.iter_mut().zip(keys) {
-                *hash = key.hash(secret);
-                *table = table_of(*hash);
-                table.ask_for_slot(*hash);
+            // Each loop asks for what the next one reads.
+            for (key, (part, slot)) in keys.iter().zip(parts.iter_mut().zip(slots.iter_mut())) {
+                let hash = key.hash(secret);
+                *part = part_of(hash);
+                let table = table_of(*part);
+                *slot = table.slot_of(hash);
+                table.ask_for_slot(*slot);
             }
-            for (table, hash, run) in places.iter_mut() {
-                *run = table.run(*hash);
+            for (run, (part, slot)) in runs.iter_mut().zip(parts.iter().zip(slots.iter())) {
+                let table = table_of(*part);
+                *run = table.run_of_slot(*slot);
                 table.ask_for_keys(*run);
+                table.ask_for_rows(*run);
             }
         } else {
-            for ((table, hash, run), key) in places.iter_mut().zip(keys) {
-                *hash = key.hash(secret);
-                *table = table_of(*hash);
-                *run = table.run(*hash);
+            for (key, (part, run)) in keys.iter().zip(parts.iter_mut().zip(runs.iter_mut())) {
+                let hash = key.hash(secret);
+                *part = part_of(hash);
+                let table = table_of(*part);
+                *run = table.run_of_slot(table.slot_of(hash));
             }
         }
         let (start, mut count) = (number * TOGETHER, 0);
-        for ((row, key), (table, _, run)) in (start..).zip(keys).zip(places.iter()) {
+        for (row, (key, (part, run))) in (start..).zip(keys.iter().zip(parts.iter().zip(runs.iter()))) {
+            let table = table_of(*part);
             let (place, is_there) = table.only(*run, *key);
             // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
             // a place.
@@ -677,3 +690,6 @@ pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &
     };
     Unchained::new(keys, rows, bits, whole, order)
 }
+
+#[cfg(test)]
+mod tests;
