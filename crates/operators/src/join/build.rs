@@ -25,6 +25,10 @@ use crate::memory::{Charge, Memory, Wish};
 /// Rows of a part: with its slots, so many are in a cache of the processor while it is made.
 const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
 
+/// Rows that are in one part, whatever that costs while it is made: who looks up in one table computes no part for each row, and reads in one place
+/// what a table is made of. Of more rows the parts are made in less memory, by several threads, and looking up waits for memory anyway.
+const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
+
 /// The build side of a join, when all of it is there.
 pub(crate) struct Built {
     pub(crate) index: Box<dyn Index>,
@@ -172,26 +176,14 @@ impl Plan {
             return Ok(Self { kind, direct, bits: 0, rows_of: Vec::new(), nulls, charge });
         }
         let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
-        let mut rows_of = vec![0; 1 << bits];
-        for chunk in chunks {
-            for (prefix, count) in chunk.counts.iter().enumerate() {
-                rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
+        if bits > 0 && findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes) {
+            let (rows_of, bytes) = parts_of(kind, chunks, 0, threads);
+            if charge.grow(bytes, Wish::IfFree).is_ok() {
+                return Ok(Self { kind, direct: None, bits: 0, rows_of, nulls, charge });
             }
         }
-        let largest = rows_of.iter().copied().max().unwrap_or(0);
-        let (width, bytes): (usize, usize) = match kind {
-            Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
-            Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
-            Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
-        };
-        // Words of chunks are given up before the slots are made: what the one takes, the other has then.
-        let given: usize = match kind {
-            Kind::Bytes => 0,
-            _ => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
-        };
-        let pairs = findable * (width + size_of::<u32>());
-        let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
-        charge.grow((bytes + scratch).saturating_sub(given).max(pairs), wish)?;
+        let (rows_of, bytes) = parts_of(kind, chunks, bits, threads);
+        charge.grow(bytes, wish)?;
         Ok(Self { kind, direct: None, bits, rows_of, nulls, charge })
     }
 
@@ -322,6 +314,30 @@ struct Made {
     charges: Vec<Charge>,
     charge: Charge,
     bytes: usize,
+}
+
+/// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made.
+fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usize>, usize) {
+    let mut rows_of = vec![0; 1 << bits];
+    for chunk in chunks {
+        for (prefix, count) in chunk.counts.iter().enumerate() {
+            rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
+        }
+    }
+    let largest = rows_of.iter().copied().max().unwrap_or(0);
+    let (width, bytes): (usize, usize) = match kind {
+        Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
+        Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
+        Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
+    };
+    // Words of chunks are given up before the slots are made: what the one takes, the other has then.
+    let given: usize = match kind {
+        Kind::Bytes => 0,
+        Kind::Word32 | Kind::Word64 | Kind::Word128 => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
+    };
+    let pairs = rows_of.iter().sum::<usize>() * (width + size_of::<u32>());
+    let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
+    (rows_of, (bytes + scratch).saturating_sub(given).max(pairs))
 }
 
 /// The places of the least and of the greatest key of all, where keys are counted.
