@@ -64,6 +64,8 @@ pub(crate) struct Unchained<W> {
     prefix: u32,
     /// Whether each key is there once.
     is_once: bool,
+    /// Whether the number of a row is its place.
+    is_in_order: bool,
 }
 
 fn slots_for(rows: usize) -> usize {
@@ -90,8 +92,8 @@ impl<W: Word + Ord> Unchained<W> {
         hash: impl Fn(W) -> u64,
         order: impl Fn((W, u32), (W, u32)) -> Ordering,
     ) -> Self {
-        let mut table =
-            Self { entries: vec![Entry::default(); slots_for(keys.len()) + 1], keys, rows, prefix, is_once: true };
+        let entries = vec![Entry::default(); slots_for(keys.len()) + 1];
+        let mut table = Self { entries, keys, rows, prefix, is_once: true, is_in_order: false };
         for key in &table.keys {
             let hash = hash(*key);
             let slot = table.slot(hash);
@@ -158,6 +160,19 @@ impl<W: Word + Ord> Unchained<W> {
     #[inline]
     pub(crate) fn slot_of(&self, hash: u64) -> u32 {
         self.slot(hash) as u32
+    }
+
+    /// Whether the number of a row is its place.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// Numbers rows anew, by their places; the numbers that they had, in this order.
+    pub(crate) fn renumber(&mut self) -> Vec<u32> {
+        self.is_in_order = true;
+        // Fewer than 2^32.
+        let places = (0..self.rows.len() as u32).collect();
+        std::mem::replace(&mut self.rows, places)
     }
 
     /// Asks for the memory of a slot.
@@ -410,6 +425,22 @@ mod tests {
         });
         let looked_at = looked_at.count();
         assert!(looked_at < count as usize / 20, "{looked_at} of {count}");
+    }
+
+    #[test]
+    fn rows_may_be_numbered_by_their_places() {
+        let secret = Secret::random();
+        let keys: Vec<u32> = (0..500).map(|row: u32| row.wrapping_mul(2_654_435_761)).collect();
+        let mut table = Unchained::new(keys.clone(), (0..500).collect(), 0, |key| key.hash(secret), by_key);
+        let bytes = table.bytes();
+        assert!(!table.is_in_order());
+        let order = table.renumber();
+        assert!(table.is_in_order() && table.bytes() == bytes);
+        for (row, key) in (0..).zip(&keys) {
+            let (place, is_there) = table.only(table.run(key.hash(secret)), *key);
+            assert!(is_there && table.row(place) == place && order[place as usize] == row, "{row}");
+            assert_eq!(found(&table, key.hash(secret), *key), [place]);
+        }
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use datafusion_common::{DataFusionError, Result, internal_err};
 use datafusion_common_runtime::JoinSet;
 
 use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
 use super::early::Early;
 use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
+use super::output::gather_numbers;
 use super::spec::{Alone, Spec};
 use super::texts::{BYTES_MAX, Lengths};
 use crate::hash_table::direct::{Counting, Direct};
@@ -26,7 +27,8 @@ use crate::memory::{Charge, Memory, Wish};
 const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
 
 /// Rows that are in one part, whatever that costs while it is made: who looks up in one table computes no part for each row, and reads in one place
-/// what a table is made of. Of more rows the parts are made in less memory, by several threads, and looking up waits for memory anyway.
+/// what a table is made of. Of more rows the parts are made in less memory, by several threads, and looking up waits for memory anyway. Of so many rows
+/// what is kept may be copied, too, into the order of the table.
 const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 
 /// The build side of a join, when all of it is there.
@@ -35,7 +37,8 @@ pub(crate) struct Built {
     /// Rows that have a NULL among their keys, and are in no index: where NULL is a key like others, or what matches nothing is
     /// wanted.
     pub(crate) nulls: Vec<u32>,
-    /// What is kept of the rows: of each column, the arrays of the chunks.
+    /// What is kept of the rows: of each column, the arrays of the chunks; or one array in which the number of a row is its place, where rows are
+    /// numbered in the order of the index.
     pub(crate) kept: Vec<Vec<ArrayRef>>,
     /// Which rows have had a match, where that is of interest.
     matched: Vec<AtomicU64>,
@@ -223,7 +226,7 @@ impl Plan {
             }
         }
         let longest = chunks.iter().map(|chunk| chunk.longest).max().unwrap_or(0);
-        let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
+        let findable: usize = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let bounds = bounds_of(&chunks);
         let made = match self.kind {
             Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
@@ -231,9 +234,20 @@ impl Plan {
             Kind::Word128 => self.words::<u128>(chunks, secret, threads, None).await?,
             Kind::Bytes => self.texts(chunks, secret, threads).await?,
         };
-        let Made { index, mut charges, mut charge, bytes } = made;
+        let Made { mut index, mut charges, mut charge, mut bytes } = made;
+        // Nobody asks for rows by the numbers that they came with where all that matters of them is found by keys.
+        let is_by_key = spec.left_alone() == Alone::Nothing && nulls.is_empty();
+        let mut of_chunks = Vec::new();
+        if is_by_key
+            && (1..=ALONE_ROWS).contains(&findable)
+            && let Some(of_all) = put_in_order(index.as_mut(), &mut kept, findable, &mut charge)?
+        {
+            (bytes, of_chunks) = (of_all, std::mem::take(&mut charges));
+        }
         charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
         charges.push(charge);
+        // What they held is in this charge by now.
+        drop(of_chunks);
         Ok(Built { index, nulls, kept, matched, longest, rows, findable, bounds, seen, _charges: charges })
     }
 
@@ -245,11 +259,15 @@ impl Plan {
         early: Option<Early>,
     ) -> Result<Made> {
         if let Some(early) = early {
-            let mut charges: Vec<Charge> = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
-            let (table, charge) = early.into_table();
-            charges.push(charge);
+            let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
+            let (table, of_table) = early.into_table();
+            // In one charge with the rest, as of tables that are made at the end.
+            let (mut charge, bytes) = (self.charge, of_table.bytes());
+            drop(of_table);
+            charge.take(bytes);
+            let bytes = table.bytes();
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
-            return Ok(Made { index, charges, charge: self.charge, bytes: 0 });
+            return Ok(Made { index, charges, charge, bytes });
         }
         if let Some((counting, bounds)) = self.direct {
             let mut table = Direct::new(counting, bounds);
@@ -314,6 +332,32 @@ struct Made {
     charges: Vec<Charge>,
     charge: Charge,
     bytes: usize,
+}
+
+/// Puts what is kept in the order of an index, where that has one: then the number of a row is its place in an array, and who has found a key has its row.
+/// Bytes of both from then on; `None`: nothing has changed.
+fn put_in_order(
+    index: &mut dyn Index,
+    kept: &mut [Vec<ArrayRef>],
+    rows: usize,
+    charge: &mut Charge,
+) -> Result<Option<usize>> {
+    // Of other columns it would take more memory, and those who measure texts know chunks.
+    if !kept.iter().all(|chunks| gather_numbers(chunks, &[]).is_some()) {
+        return Ok(None);
+    }
+    // Columns are there twice at most while it is done, and the numbers of rows.
+    let of_columns: usize = kept.iter().flatten().map(|array| array.get_array_memory_size()).sum();
+    let more = of_columns + 2 * rows * size_of::<u32>();
+    let renumbered = index.renumber(&mut || charge.grow(more, Wish::IfFree).is_ok());
+    let Some((order, of_index)) = renumbered else { return Ok(None) };
+    let mut of_columns = 0;
+    for chunks in kept {
+        let Some(column) = gather_numbers(chunks, &order) else { return internal_err!("a column of numbers is none") };
+        of_columns += column.get_array_memory_size();
+        *chunks = vec![column];
+    }
+    Ok(Some(of_index + of_columns))
 }
 
 /// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made.

@@ -105,6 +105,10 @@ pub(crate) trait Index: Send + Sync {
         keys: &mut Keys,
     );
 
+    /// Numbers rows anew, in the order in which their keys lie here, where each key is there once; the numbers that they had, in this order, and the bytes
+    /// that this holds from now on. Asks `may` before, and does nothing where that says no, or where there is no such order: `None`.
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)>;
+
     /// Shows the key of each row, equal ones side by side as far as their hashes are, until `next` says that it is enough.
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool);
 }
@@ -185,11 +189,15 @@ impl<W: KeyWord> Index for Words<W> {
         match &self.parts[..] {
             parts if !parts.iter().all(Unchained::is_once) => return false,
             [] => return false,
-            [only] if only.is_far() => find_ones::<W, true>(|_| 0, |_| only, keys, secret, valid, ones),
-            [only] => find_ones::<W, false>(|_| 0, |_| only, keys, secret, valid, ones),
+            [only] => match (only.is_far(), only.is_in_order()) {
+                (true, true) => find_ones::<W, true, true>(|_| 0, |_| only, keys, secret, valid, ones),
+                (true, false) => find_ones::<W, true, false>(|_| 0, |_| only, keys, secret, valid, ones),
+                (false, true) => find_ones::<W, false, true>(|_| 0, |_| only, keys, secret, valid, ones),
+                (false, false) => find_ones::<W, false, false>(|_| 0, |_| only, keys, secret, valid, ones),
+            },
             parts => {
                 let part = |hash| part_of(hash, self.bits) as u32;
-                find_ones::<W, true>(part, |part| &parts[part as usize], keys, secret, valid, ones);
+                find_ones::<W, true, false>(part, |part| &parts[part as usize], keys, secret, valid, ones);
             }
         }
         true
@@ -221,6 +229,15 @@ impl<W: KeyWord> Index for Words<W> {
             W::push(keys, key);
             true
         });
+    }
+
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        let [only] = &mut self.parts[..] else { return None };
+        if !only.is_once() || !may() {
+            return None;
+        }
+        let order = only.renumber();
+        Some((order, only.bytes()))
     }
 
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
@@ -278,12 +295,13 @@ impl<W: KeyWord> Parts<'_, W> {
     }
 }
 
-/// Finds words where each is there once, in the table of the part of its hash. `IS_FAR` says whether memory is to be asked for.
+/// Finds words where each is there once, in the table of the part of its hash. `IS_FAR` says whether memory is to be asked for, `IN_ORDER` whether the
+/// number of a row is its place.
 ///
 /// A key's slot is computed once, and its tags are not asked: the keys of the slot are compared in any case. Of one table, what it is made of stays
 /// in registers: a row has a number and nothing else between the loops.
 #[inline]
-fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
+fn find_ones<'a, W: KeyWord, const IS_FAR: bool, const IN_ORDER: bool>(
     part_of: impl Fn(u64) -> u32,
     table_of: impl Fn(u32) -> &'a Unchained<W>,
     keys: &[W],
@@ -309,7 +327,9 @@ fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
                 let table = table_of(*part);
                 *run = table.run_of_slot(*slot);
                 table.ask_for_keys(*run);
-                table.ask_for_rows(*run);
+                if !IN_ORDER {
+                    table.ask_for_rows(*run);
+                }
             }
         } else {
             for (key, (part, run)) in keys.iter().zip(parts.iter_mut().zip(runs.iter_mut())) {
@@ -325,7 +345,8 @@ fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
             let (place, is_there) = table.only(*run, *key);
             // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
             // a place.
-            (rows[count % TOGETHER], probed[count % TOGETHER]) = (table.row(place), row as u32);
+            let found = if IN_ORDER { place } else { table.row(place) };
+            (rows[count % TOGETHER], probed[count % TOGETHER]) = (found, row as u32);
             count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
         }
         ones.rows.extend_from_slice(&rows[..count]);
@@ -483,6 +504,11 @@ impl Index for Texts {
         });
     }
 
+    /// Keys lie with the numbers that rows have.
+    fn renumber(&mut self, _: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        None
+    }
+
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
         each_row(&self.parts, |_, row| next(Key::Bytes(bytes_at(&self.keys, row))));
     }
@@ -508,7 +534,10 @@ impl<W: KeyWord> Index for Numbers<W> {
     fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool {
         let keys = W::of(&packed.keys);
         ones.rows.clear();
-        ones.rows.extend(keys.iter().map(|key| self.table.row(key.widen() as u64)));
+        match self.table.series() {
+            Some(series) => ones.rows.extend(keys.iter().map(|key| series.row(key.widen() as u64))),
+            None => ones.rows.extend(keys.iter().map(|key| self.table.row(key.widen() as u64))),
+        }
         // As a rule all are there.
         let missing = ones.rows.iter().filter(|row| **row == NOBODY).count();
         if missing == 0 && valid.is_none() {
@@ -569,6 +598,10 @@ impl<W: KeyWord> Index for Numbers<W> {
                 W::push(keys, W::narrow(u128::from(key)));
             }
         }
+    }
+
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        may().then(|| (self.table.renumber(), self.table.bytes()))
     }
 
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {

@@ -29,6 +29,10 @@ fn check<W: KeyWord>(packed: impl Fn(Vec<W>) -> Keys) {
         let keys: Vec<W> = (0..rows).map(key).collect();
         let twin: HashMap<u128, u32> = (0..).zip(&keys).map(|(row, key)| (key.widen(), row)).collect();
         let index = words(&keys, bits, secret);
+        let mut ordered = words(&keys, bits, secret);
+        assert!(ordered.renumber(&mut || false).is_none());
+        let order = ordered.renumber(&mut || true).map(|(order, _)| order);
+        assert_eq!(order.is_some(), bits == 0);
         for numbers in [rows.max(1), 2 * rows + 1] {
             let probed: Vec<W> = (0..517).map(|row| key(scrambled(row) % numbers)).collect();
             let packed = Packed { keys: packed(probed.clone()), nulls: None };
@@ -44,6 +48,13 @@ fn check<W: KeyWord>(packed: impl Fn(Vec<W>) -> Keys) {
                 ones.name();
                 let found: Vec<(u32, u32)> = ones.rows.iter().copied().zip(ones.probed.iter().copied()).collect();
                 assert_eq!(found, expected, "{rows} {bits} {numbers}");
+                if let Some(order) = &order {
+                    let mut renumbered = Ones::default();
+                    assert!(ordered.find_ones(&packed, valid, &mut renumbered));
+                    renumbered.name();
+                    let rows: Vec<u32> = renumbered.rows.iter().map(|row| order[*row as usize]).collect();
+                    assert_eq!((&rows, &renumbered.probed), (&ones.rows, &ones.probed), "{rows:?} {numbers}");
+                }
                 // The same by the way for keys that are there any number of times.
                 let mut runs = Vec::new();
                 index.find(&packed, valid, &mut runs);

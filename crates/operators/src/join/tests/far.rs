@@ -35,7 +35,7 @@ fn keys_that_are_there_once_are_found_near_and_far() {
             let expected = origins(&expected, &left, &right, join_type);
             assert!(origins(&found, &left, &right, join_type) == expected, "{rows} {join_type}");
             let less = own(&stock(&left_table, &right_table, &wanted), None);
-            let found = run(&runtime, &less, &context_of(peak(&plan) * 9 / 10, 1000));
+            let found = run(&runtime, &less, &context_of((peak(&plan) * 9 / 10).max(1 << 14), 1000));
             assert!(origins(&found, &left, &right, join_type) == expected, "{rows} {join_type}, with less memory");
         }
     }
