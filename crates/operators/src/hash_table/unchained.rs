@@ -1,7 +1,7 @@
 //! Key -> rows, without chains: rows lie in the order of their hashes, and those of a key side by side.
 //!
 //! ```text
-//!   hash of a key    | prefix of the table | slot ........ |            the upper half; the slot by multiplication
+//!   hash of a key    | prefix of the table | slot ........ |            the slot by multiplication
 //!
 //!   entries          | 0   | e1  | e2  | e3  | ...                      8 bytes each, one more than there are slots
 //!                              |     |
@@ -17,7 +17,8 @@
 //! bytes of its key: 12 for a key of 32 bits. A row that has the key of another one takes no more. (The shape is the unchained
 //! table of Umbra's: Birler, Schmidt, Fent and Neumann, DaMoN 2024.)
 //!
-//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places.
+//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places. Tables of several prefixes with as many slots
+//! each become one when they are put behind each other.
 
 use std::cmp::Ordering;
 
@@ -68,7 +69,8 @@ pub(crate) struct Unchained<W> {
     is_in_order: bool,
 }
 
-fn slots_for(rows: usize) -> usize {
+/// Slots for so many rows.
+pub(crate) fn slots_for(rows: usize) -> usize {
     (rows / ROWS_PER_SLOT).max(1)
 }
 
@@ -92,7 +94,19 @@ impl<W: Word + Ord> Unchained<W> {
         hash: impl Fn(W) -> u64,
         order: impl Fn((W, u32), (W, u32)) -> Ordering,
     ) -> Self {
-        let entries = vec![Entry::default(); slots_for(keys.len()) + 1];
+        Self::with_slots(slots_for(keys.len()), keys, rows, prefix, hash, order)
+    }
+
+    /// The same with so many slots: one at least, and fewer than 2^32.
+    pub(crate) fn with_slots(
+        slots: usize,
+        keys: Vec<W>,
+        rows: Vec<u32>,
+        prefix: u32,
+        hash: impl Fn(W) -> u64,
+        order: impl Fn((W, u32), (W, u32)) -> Ordering,
+    ) -> Self {
+        let entries = vec![Entry::default(); slots + 1];
         let mut table = Self { entries, keys, rows, prefix, is_once: true, is_in_order: false };
         for key in &table.keys {
             let hash = hash(*key);
@@ -127,6 +141,27 @@ impl<W: Word + Ord> Unchained<W> {
         table
     }
 
+    /// One table of all that divide the hashes among them by their first bits, in the order of these, and have as many slots as each other. Both are held
+    /// while it is made, of the old ones fewer and fewer.
+    pub(crate) fn of_parts(parts: Vec<Self>) -> Self {
+        let rows = parts.iter().map(Self::len).sum();
+        let slots: usize = parts.iter().map(|part| part.entries.len() - 1).sum();
+        let (mut entries, mut keys, mut numbers) =
+            (Vec::with_capacity(slots + 1), Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut is_once = true;
+        entries.push(Entry::default());
+        for part in parts {
+            // Fewer than 2^32 rows.
+            let before = numbers.len() as u32;
+            let moved = part.entries.iter().skip(1).map(|entry| Entry { end: before + entry.end, tags: entry.tags });
+            entries.extend(moved);
+            keys.extend_from_slice(&part.keys);
+            numbers.extend_from_slice(&part.rows);
+            is_once &= part.is_once;
+        }
+        Self { entries, keys, rows: numbers, prefix: 0, is_once, is_in_order: false }
+    }
+
     /// Rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
@@ -144,11 +179,12 @@ impl<W: Word + Ord> Unchained<W> {
             + self.rows.capacity() * size_of::<u32>()
     }
 
+    /// The slots of a table divide what is left of hashes behind its prefix evenly, to the last bit: those of several tables divide all hashes.
     #[inline]
     fn slot(&self, hash: u64) -> usize {
-        let rest = (hash << self.prefix) >> 32;
+        let rest = hash << self.prefix;
         let slots = self.entries.len() as u64 - 1;
-        ((rest * slots) >> 32) as usize
+        ((u128::from(rest) * u128::from(slots)) >> 64) as usize
     }
 
     /// Whether each key is there once.
@@ -425,6 +461,44 @@ mod tests {
         });
         let looked_at = looked_at.count();
         assert!(looked_at < count as usize / 20, "{looked_at} of {count}");
+    }
+
+    #[test]
+    fn tables_that_divide_the_hashes_become_one() {
+        for (secret, prefix) in [(Secret::random(), 1), (Secret::random(), 3), (Secret::colliding(), 2)] {
+            // Some of them several times.
+            let keys: Vec<u32> = (0..if cfg!(miri) { 300 } else { 3000 }).map(|row: u32| row * row % 2503).collect();
+            let mut parts = vec![(Vec::new(), Vec::new()); 1 << prefix];
+            for (row, key) in (0..).zip(&keys) {
+                let (keys, rows): &mut (Vec<u32>, Vec<u32>) = &mut parts[(key.hash(secret) >> (64 - prefix)) as usize];
+                keys.push(*key);
+                rows.push(row);
+            }
+            let slots = slots_for(keys.len()).div_ceil(parts.len());
+            let made = |(keys, rows): (Vec<u32>, Vec<u32>)| {
+                Unchained::with_slots(slots, keys, rows, prefix, |key| key.hash(secret), by_key)
+            };
+            let parts: Vec<Unchained<u32>> = parts.into_iter().map(made).collect();
+            let slots_in_parts = |hash: u64| {
+                let part = (hash >> (64 - prefix)) as usize;
+                (part * slots) as u32 + parts[part].slot_of(hash)
+            };
+            // At the ends of all hashes and of those of parts too.
+            let ends = (0..=1_u64 << prefix).map(|part| part.checked_shl(64 - prefix).unwrap_or(0));
+            let hashes = ends.flat_map(|end| [end, end.wrapping_sub(1), end.wrapping_add(1)]);
+            let hashes: Vec<u64> = hashes.chain(keys.iter().map(|key| key.hash(secret))).collect();
+            let expected: Vec<u32> = hashes.iter().map(|hash| slots_in_parts(*hash)).collect();
+            let bytes: usize = parts.iter().map(Unchained::bytes).sum();
+            let (whole, count) = (parts.iter().all(Unchained::is_once), parts.len());
+            let table = Unchained::of_parts(parts);
+            assert_eq!(hashes.iter().map(|hash| table.slot_of(*hash)).collect::<Vec<u32>>(), expected);
+            assert_eq!((table.len(), table.is_once()), (keys.len(), whole));
+            assert_eq!(table.bytes(), bytes - (count - 1) * size_of::<Entry>());
+            for key in (0..2600).step_by(if cfg!(miri) { 97 } else { 1 }) {
+                let rows: Vec<u32> = (0..).zip(&keys).filter(|(_, known)| **known == key).map(|(row, _)| row).collect();
+                assert_eq!(found(&table, key.hash(secret), key), rows, "{key}");
+            }
+        }
     }
 
     #[test]

@@ -20,15 +20,14 @@ use super::texts::{BYTES_MAX, Lengths};
 use crate::hash_table::direct::{Counting, Direct};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Keys;
-use crate::hash_table::unchained::Unchained;
+use crate::hash_table::unchained::{Unchained, slots_for};
 use crate::memory::{Charge, Memory, Wish};
 
 /// Rows of a part: with its slots, so many are in a cache of the processor while it is made.
 const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
 
-/// Rows that are in one part, whatever that costs while it is made: who looks up in one table computes no part for each row, and reads in one place
-/// what a table is made of. Of more rows the parts are made in less memory, by several threads, and looking up waits for memory anyway. Of so many rows
-/// what is kept may be copied, too, into the order of the table.
+/// Rows whose tables are copied into one: who looks up in one table computes no part for each row, and has what it is made of in registers. Of more rows a
+/// copy would be much memory, and looking up waits for that anyway. Of so many rows what is kept may be copied, too, into the order of the table.
 const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 
 /// The build side of a join, when all of it is there.
@@ -125,6 +124,8 @@ pub(crate) struct Plan {
     direct: Option<(Counting, (u64, u64))>,
     bits: u32,
     rows_of: Vec<usize>,
+    /// Whether one table is made of those of the parts.
+    is_alone: bool,
     nulls: usize,
     charge: Charge,
 }
@@ -167,8 +168,12 @@ impl Plan {
         if spec.left_alone() != Alone::Nothing {
             charge.grow(chunks.len() * CHUNK_ROWS / 8, wish)?;
         }
+        let without_parts = |direct, charge| {
+            let (bits, rows_of, is_alone) = (0, Vec::new(), false);
+            Self { kind, direct, bits, rows_of, is_alone, nulls, charge }
+        };
         if early.is_some() {
-            return Ok(Self { kind, direct: None, bits: 0, rows_of: Vec::new(), nulls, charge });
+            return Ok(without_parts(None, charge));
         }
         let direct = direct(spec, chunks, findable, &mut charge)?;
         if let Some((counting, bounds)) = direct {
@@ -176,18 +181,16 @@ impl Plan {
             let mut touched = table.segments_of(bounds);
             touched.touch_all();
             charge.grow(table.missing_bytes(&touched), wish)?;
-            return Ok(Self { kind, direct, bits: 0, rows_of: Vec::new(), nulls, charge });
+            return Ok(without_parts(direct, charge));
         }
         let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
-        if bits > 0 && findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes) {
-            let (rows_of, bytes) = parts_of(kind, chunks, 0, threads);
-            if charge.grow(bytes, Wish::IfFree).is_ok() {
-                return Ok(Self { kind, direct: None, bits: 0, rows_of, nulls, charge });
-            }
+        let (rows_of, [bytes, bytes_alone]) = parts_of(kind, chunks, bits, threads);
+        let are_few = bits > 0 && findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes);
+        let is_alone = are_few && charge.grow(bytes_alone, Wish::IfFree).is_ok();
+        if !is_alone {
+            charge.grow(bytes, wish)?;
         }
-        let (rows_of, bytes) = parts_of(kind, chunks, bits, threads);
-        charge.grow(bytes, wish)?;
-        Ok(Self { kind, direct: None, bits, rows_of, nulls, charge })
+        Ok(Self { kind, direct: None, bits, rows_of, is_alone, nulls, charge })
     }
 
     /// Makes the table.
@@ -287,7 +290,9 @@ impl Plan {
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
             return Ok(Made { index, charges, charge: self.charge, bytes });
         }
-        let bits = self.bits;
+        let (bits, is_alone) = (self.bits, self.is_alone);
+        // As many in each part.
+        let slots = slots_for(self.rows_of.iter().sum()).div_ceil(self.rows_of.len().max(1));
         let (chunks, rows_of) = (Arc::new(chunks), Arc::new(self.rows_of));
         let scattered = in_ranges(rows_of.len(), threads, |parts| {
             let (chunks, rows_of) = (Arc::clone(&chunks), Arc::clone(&rows_of));
@@ -297,7 +302,12 @@ impl Plan {
         let Some(chunks) = Arc::into_inner(chunks) else { return internal_err!("a task of a join has not ended") };
         // The keys go.
         let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
-        let parts = tables(scattered, threads, move |keys, rows| table_of(keys, rows, bits, secret)).await?;
+        let table = move |keys: Vec<W>, rows| {
+            let slots = if is_alone { slots } else { slots_for(keys.len()) };
+            table_of(slots, keys, rows, bits, secret)
+        };
+        let parts = tables(scattered, threads, table).await?;
+        let (parts, bits) = if is_alone { (vec![Unchained::of_parts(parts)], 0) } else { (parts, bits) };
         let bytes = parts.iter().map(Unchained::bytes).sum();
         let index = Box::new(Words { parts, bits, secret });
         Ok(Made { index, charges, charge: self.charge, bytes })
@@ -360,8 +370,9 @@ fn put_in_order(
     Ok(Some(of_index + of_columns))
 }
 
-/// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made.
-fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usize>, usize) {
+/// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made: each by itself, and one of all of them
+/// besides.
+fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usize>, [usize; 2]) {
     let mut rows_of = vec![0; 1 << bits];
     for chunk in chunks {
         for (prefix, count) in chunk.counts.iter().enumerate() {
@@ -381,7 +392,10 @@ fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usi
     };
     let pairs = rows_of.iter().sum::<usize>() * (width + size_of::<u32>());
     let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
-    (rows_of, (bytes + scratch).saturating_sub(given).max(pairs))
+    // With as many slots in each part a table may have one more than it had by its own rows, or fewer, and it has one entry more than slots.
+    let twice = 2 * bytes + rows_of.len() * 4 * size_of::<u64>();
+    let most = [bytes + scratch, (bytes + scratch).max(twice)].map(|most| most.saturating_sub(given).max(pairs));
+    (rows_of, most)
 }
 
 /// The places of the least and of the greatest key of all, where keys are counted.

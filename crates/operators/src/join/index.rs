@@ -710,9 +710,15 @@ fn put<W: Copy>(
     tables
 }
 
-/// A table of a part.
-pub(crate) fn table_of<W: KeyWord>(keys: Vec<W>, rows: Vec<u32>, bits: u32, secret: Secret) -> Unchained<W> {
-    Unchained::new(keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
+/// A table of a part, with so many slots.
+pub(crate) fn table_of<W: KeyWord>(
+    slots: usize,
+    keys: Vec<W>,
+    rows: Vec<u32>,
+    bits: u32,
+    secret: Secret,
+) -> Unchained<W> {
+    Unchained::with_slots(slots, keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
 }
 
 /// The same of keys that are bytes.

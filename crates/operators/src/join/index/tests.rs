@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::aggregate::tests::scrambled;
+use crate::hash_table::unchained::slots_for;
 
 /// Tables of these keys, divided by so many bits of their hashes. A row is the place of its key.
 fn words<W: KeyWord>(keys: &[W], bits: u32, secret: Secret) -> Words<W> {
@@ -13,7 +14,8 @@ fn words<W: KeyWord>(keys: &[W], bits: u32, secret: Secret) -> Words<W> {
         keys.push(*key);
         rows.push(row as u32);
     }
-    let parts = parts.into_iter().map(|(keys, rows)| table_of(keys, rows, bits, secret)).collect();
+    let table = |(keys, rows): (Vec<W>, Vec<u32>)| table_of(slots_for(keys.len()), keys, rows, bits, secret);
+    let parts = parts.into_iter().map(table).collect();
     Words { parts, bits, secret }
 }
 
