@@ -141,25 +141,19 @@ impl<W: Word + Ord> Unchained<W> {
         table
     }
 
-    /// One table of all that divide the hashes among them by their first bits, in the order of these, and have as many slots as each other. Both are held
-    /// while it is made, of the old ones fewer and fewer.
+    /// One table of all that divide the hashes among them by their first bits, in the order of these, and have as many slots as each other. What they are
+    /// made of is copied array by array, and goes then: of the largest of three there is a copy beside them.
     pub(crate) fn of_parts(parts: Vec<Self>) -> Self {
-        let rows = parts.iter().map(Self::len).sum();
-        let slots: usize = parts.iter().map(|part| part.entries.len() - 1).sum();
-        let (mut entries, mut keys, mut numbers) =
-            (Vec::with_capacity(slots + 1), Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let (mut entries, mut keys, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_once = true;
-        entries.push(Entry::default());
         for part in parts {
-            // Fewer than 2^32 rows.
-            let before = numbers.len() as u32;
-            let moved = part.entries.iter().skip(1).map(|entry| Entry { end: before + entry.end, tags: entry.tags });
-            entries.extend(moved);
-            keys.extend_from_slice(&part.keys);
-            numbers.extend_from_slice(&part.rows);
             is_once &= part.is_once;
+            entries.push(part.entries);
+            keys.push(part.keys);
+            rows.push(part.rows);
         }
-        Self { entries, keys, rows: numbers, prefix: 0, is_once, is_in_order: false }
+        let entries = entries_of_parts(entries);
+        Self { entries, keys: of_arrays(keys), rows: of_arrays(rows), prefix: 0, is_once, is_in_order: false }
     }
 
     /// Rows.
@@ -324,6 +318,29 @@ impl<W: Word + Ord> Unchained<W> {
     pub(crate) fn get(&self, at: u32) -> (W, u32) {
         (self.keys[at as usize], self.rows[at as usize])
     }
+}
+
+/// The entries of one table of those of several, whose rows lie behind each other.
+fn entries_of_parts(parts: Vec<Vec<Entry>>) -> Vec<Entry> {
+    // The first of each says where its first slot begins.
+    let slots: usize = parts.iter().map(|entries| entries.len() - 1).sum();
+    let mut all = Vec::with_capacity(slots + 1);
+    all.push(Entry::default());
+    let mut rows = 0_u32;
+    for entries in parts {
+        all.extend(entries.iter().skip(1).map(|entry| Entry { end: rows + entry.end, tags: entry.tags }));
+        rows += entries.last().map_or(0, |last| last.end);
+    }
+    all
+}
+
+/// Arrays as one; each goes when it has been copied.
+fn of_arrays<T: Copy>(arrays: Vec<Vec<T>>) -> Vec<T> {
+    let mut all = Vec::with_capacity(arrays.iter().map(Vec::len).sum());
+    for array in arrays {
+        all.extend_from_slice(&array);
+    }
+    all
 }
 
 /// Sorts the rows of a slot: in their place, since there may be many.

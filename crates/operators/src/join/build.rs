@@ -30,6 +30,10 @@ const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
 /// copy would be much memory, and looking up waits for that anyway. Of so many rows what is kept may be copied, too, into the order of the table.
 const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 
+/// Bytes of columns that are copied into the order of a table, at most: a few milliseconds, which looking up has to make good, and little beside what a join
+/// of so many rows takes.
+const COPIED_BYTES: usize = 4 << 20;
+
 /// The build side of a join, when all of it is there.
 pub(crate) struct Built {
     pub(crate) index: Box<dyn Index>,
@@ -356,9 +360,13 @@ fn put_in_order(
     if !kept.iter().all(|chunks| gather_numbers(chunks, &[]).is_some()) {
         return Ok(None);
     }
-    // Columns are there twice at most while it is done, and the numbers of rows.
-    let of_columns: usize = kept.iter().flatten().map(|array| array.get_array_memory_size()).sum();
-    let more = of_columns + 2 * rows * size_of::<u32>();
+    let of_column = |chunks: &Vec<ArrayRef>| chunks.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+    let of_columns: Vec<usize> = kept.iter().map(of_column).collect();
+    if of_columns.iter().sum::<usize>() > COPIED_BYTES {
+        return Ok(None);
+    }
+    // Columns are copied one by one, and go then; and rows have two numbers.
+    let more = of_columns.into_iter().max().unwrap_or(0) + rows * size_of::<u32>();
     let renumbered = index.renumber(&mut || charge.grow(more, Wish::IfFree).is_ok());
     let Some((order, of_index)) = renumbered else { return Ok(None) };
     let mut of_columns = 0;
@@ -392,9 +400,10 @@ fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usi
     };
     let pairs = rows_of.iter().sum::<usize>() * (width + size_of::<u32>());
     let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
-    // With as many slots in each part a table may have one more than it had by its own rows, or fewer, and it has one entry more than slots.
-    let twice = 2 * bytes + rows_of.len() * 4 * size_of::<u64>();
-    let most = [bytes + scratch, (bytes + scratch).max(twice)].map(|most| most.saturating_sub(given).max(pairs));
+    // The largest array of a table is that of keys, or all three are as large as each other. With as many slots in each part a table may have some more than by
+    // its own rows, and all of them together one entry more.
+    let copy = rows_of.iter().sum::<usize>() * width + rows_of.len() * 4 * size_of::<u64>();
+    let most = [bytes + scratch, bytes + scratch.max(copy)].map(|most| most.saturating_sub(given).max(pairs));
     (rows_of, most)
 }
 
