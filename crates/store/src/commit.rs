@@ -83,8 +83,9 @@ impl From<Error> for Failed {
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
     let (timestamp, left) = commit_leaving(common, writes)?;
-    left.into_iter().try_for_each(Left::finish)?;
-    Ok(timestamp)
+    // All of it, whatever is wrong with some.
+    let finished: Vec<Result<()>> = left.into_iter().map(Left::finish).collect();
+    finished.into_iter().collect::<Result<()>>().map(|()| timestamp)
 }
 
 /// Commits, and gives back what is left to be done: nobody can see that it is not done yet.
@@ -191,12 +192,13 @@ impl<'a> Locked<'a> {
             whole || starts[at] < starts[at + 1] || expected.contains(partition) || is_loaded
         };
         let region = staged.region();
-        let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
-        let hold = |partition| {
-            let (guard, spares) = (region.lock(partition), spares.remove(&partition));
+        let partitions: Vec<_> = (0..region.partition_count()).filter(touched).map(PartitionId).collect();
+        let guards = region.lock_several(&partitions).into_iter().zip(partitions);
+        let hold = |(guard, partition)| {
+            let spares = spares.remove(&partition);
             Held { partition, guard, prepared: VecDeque::new(), spares }
         };
-        let guards = partitions.map(hold).collect();
+        let guards = guards.map(hold).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
         Self { staged, rows, starts, guards, loads, loaded_at, advance, charge }
     }
@@ -407,7 +409,8 @@ impl<'a> Locked<'a> {
 
 /// Hashes of those of a load's rows, and of some others perhaps, that somebody has locked or watches: mostly there are few.
 fn attended(attention: &Attention, loaded: &Partition) -> Vec<u64> {
-    if u64::from(attention.rows()) > loaded.live() {
+    // All of the server's are looked through.
+    if u64::from(attention.locks().entries()) > loaded.live() {
         return loaded.hashes().collect();
     }
     let mut hashes = attention.hashes();

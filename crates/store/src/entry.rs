@@ -218,7 +218,7 @@ impl StoredEntry<'_> {
                 Ok(claims) => break claims,
                 Err(Refused::Error(error)) => return Err(error),
                 Err(Refused::Clash(clash)) => {
-                    if !self.bury_holder(&clash)? {
+                    if !self.bury_holder(&clash, matches!(write, Mutation::Insert { .. }))? {
                         return Err(clash.error);
                     }
                 }
@@ -236,7 +236,7 @@ impl StoredEntry<'_> {
     ///
     /// # Errors
     /// 40001 where this key's row, or the table, is another one by then; 55P03 where somebody has locked the row.
-    fn bury_holder(&mut self, clash: &Clash) -> Result<bool> {
+    fn bury_holder(&mut self, clash: &Clash, is_insert: bool) -> Result<bool> {
         let region = self.region;
         if !region.may_lose(clash, self.id) {
             return Ok(false);
@@ -260,7 +260,9 @@ impl StoredEntry<'_> {
         self.located = partition.locate(hash, key);
         let is_same_shape = shape.is_some_and(|shape| Arc::ptr_eq(&shape, partition.shape()));
         let now = self.row().map(|row| (row.to_values(), row.expires_at()));
-        if !is_same_shape || now != before {
+        // An insert says itself what is wrong where the key has got a row.
+        let is_same_row = now == before || is_insert && before.is_none();
+        if !is_same_shape || !is_same_row {
             return Err(conflict());
         }
         // Somebody may have locked the row, or watch it by now. Rows are not deleted here.

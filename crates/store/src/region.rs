@@ -43,6 +43,9 @@ mod writing;
 pub(crate) use place::Guard;
 use place::Place;
 
+/// How often whoever wants several partitions' locks lets go of all of them for what others have left in one.
+const ROUNDS: usize = 3;
+
 /// What the regions of a store share.
 pub(crate) struct Common {
     pub(crate) registry: Arc<Registry>,
@@ -308,6 +311,19 @@ impl Region {
         self.places[usize::from(partition.0)].lock()
     }
 
+    /// Locks several partitions, which are in order.
+    pub(crate) fn lock_several(&self, partitions: &[PartitionId]) -> Vec<Guard<'_>> {
+        for _ in 0..ROUNDS {
+            let guards = partitions.iter().map(|partition| self.places[usize::from(partition.0)].lock_done());
+            if let Some(guards) = guards.collect() {
+                return guards;
+            }
+            // What a commit has left is done with one of them locked at a time: others wait for that one alone.
+            partitions.iter().for_each(|partition| drop(self.lock(*partition)));
+        }
+        partitions.iter().map(|partition| self.lock(*partition)).collect()
+    }
+
     /// The partition behind a guard, made if need be.
     pub(crate) fn partition_mut<'g>(
         &self,
@@ -318,10 +334,15 @@ impl Region {
     }
 
     /// A partition without rows, with the region's indexes.
-    pub(crate) fn partition_empty(&self, id: PartitionId) -> Box<Partition> {
-        let mut partition = Box::new(self.partition_alone(id, &self.shape()));
+    fn partition_empty(&self, id: PartitionId) -> Box<Partition> {
+        Box::new(self.partition_with(id, &self.shape(), &self.every_index()))
+    }
+
+    /// The same with a shape and indexes that the region had a moment ago.
+    pub(crate) fn partition_with(&self, id: PartitionId, shape: &Arc<Shape>, indexes: &[Arc<IndexDef>]) -> Partition {
+        let mut partition = self.partition_alone(id, shape);
         let (directories, taken) = (self.directories().read(), self.life.taken.read());
-        partition.start_indexes(&self.every_index(), |index| Shared {
+        partition.start_indexes(indexes, |index| Shared {
             taken: taken.get(&index.id).cloned(),
             directories: directories.get(&index.id).cloned().unwrap_or_default(),
         });
@@ -584,7 +605,7 @@ impl Region {
 
     /// Locks every partition, in order.
     pub(crate) fn lock_all(&self) -> Vec<Guard<'_>> {
-        self.places.iter().map(|place| place.lock()).collect()
+        self.lock_several(&(0..self.partition_count()).map(PartitionId).collect::<Vec<_>>())
     }
 
     /// Gives the table another shape, as ALTER TABLE: columns are the same when their ids are. No row is rewritten:

@@ -563,7 +563,7 @@ fn comments_are_kept_with_their_table() {
     assert!(refused(&mut client, "COMMENT ON INDEX u_c_idx IS 'of shards'").contains("0A000"));
     let said = "SELECT objsubid, description FROM pg_description WHERE classoid <> 'pg_namespace'::regclass ORDER BY 2";
     let expected = rows(&mut client, said);
-    let texts: Vec<Option<String>> = rows(&mut client, &format!("SELECT description FROM ({said}) AS said"))
+    let texts: Vec<Option<String>> = rows(&mut client, &format!("SELECT description FROM ({said}) AS said ORDER BY 1"))
         .into_iter()
         .map(|mut row| row.remove(0))
         .collect();

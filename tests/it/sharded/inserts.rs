@@ -383,7 +383,7 @@ fn explain_says_who_reads_and_how_rows_are_divided() {
         "INSERT INTO t SELECT k + 1, v FROM t",
         "INSERT INTO t SELECT k, v FROM g",
         "INSERT INTO t VALUES (length('abc'), 'x')",
-        "INSERT INTO t VALUES (1, 'x'), (2, (SELECT v FROM t WHERE k = 5))",
+        "INSERT INTO t VALUES (1, 'x'), (2, (SELECT max(v) FROM t))",
     ] {
         let lines = rows(&mut client, &format!("EXPLAIN (ROUTE) {sql}"));
         let first = lines[0][0].as_ref().unwrap();

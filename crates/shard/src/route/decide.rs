@@ -283,7 +283,8 @@ impl Route {
         }
         let needed: ShardSet = placed.shards.iter().copied().collect();
         let is_read_at = |own: ShardId| sets.iter().all(|set| set.is_empty() || set.only() == Some(own));
-        if !sets.is_empty() && !(self.groups.len() == 1 && needed.only().is_some_and(is_read_at)) {
+        let is_at_hand = sets.is_empty() || self.groups.len() == 1 && needed.only().is_some_and(is_read_at);
+        if !is_at_hand {
             return self.to_engine("its rows are computed from rows of sharded tables");
         }
         if let (Err(reason), None) = (&self.several, needed.only()) {

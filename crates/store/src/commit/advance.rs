@@ -54,7 +54,9 @@ impl<'r> Advance<'r> {
         }
         let alone = region.claim_alone();
         let indexes = region.every_index();
-        if !indexes.iter().all(|index| index.is_plain() && region.is_complete(index)) {
+        // The commit says what is wrong where the table is another one.
+        let is_known = region.version() == staged.base_version() && !region.is_dropped();
+        if !is_known || !indexes.iter().all(|index| index.is_plain() && region.is_complete(index)) {
             return Ok(None);
         }
         let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
@@ -63,8 +65,8 @@ impl<'r> Advance<'r> {
         let mut taken = Self { _alone: alone, claims: Vec::new(), indexes, is_kept: false, _charge: charge };
         let (mut examined, mut claimants) = (Examined::default(), Vec::with_capacity(rows));
         for partition in (0..region.partition_count()).map(PartitionId) {
-            // It has the region's indexes and no rows: what it says of a row it says for the partition that is there.
-            let asked = region.partition_empty(partition);
+            // It has these indexes and no rows: what it says of a row it says for the partition that is there.
+            let asked = region.partition_with(partition, staged.shape(), &taken.indexes);
             for (load, loaded) in loads.iter().enumerate().filter_map(|(at, load)| Some((at, load.part(partition)?))) {
                 for row in loaded.living() {
                     let new = loaded.row_as(staged.shape(), row);

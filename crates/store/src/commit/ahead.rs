@@ -39,7 +39,10 @@ impl Ahead {
             let written = &ahead.rows[ahead.range(partition)];
             let loaded: usize =
                 loads.iter().filter_map(|load| load.part(partition)).map(|part| part.live() as usize).sum();
-            let coming = loaded + if written.len() > ROWS_BEHIND { written.len() } else { 0 };
+            // A row that ends takes no room.
+            let rows = || written.iter().filter(|&&row| !staged.state(row).is_deleted());
+            let made = Some(rows().count()).filter(|made| *made > ROWS_BEHIND);
+            let coming = loaded + made.unwrap_or(0);
             // An index that grows asks for every key that is there.
             if coming > 0
                 && !staged.truncates()
@@ -47,10 +50,9 @@ impl Ahead {
             {
                 stored.expect_adoption(coming)?;
             }
-            if written.len() > ROWS_BEHIND {
+            if made.is_some() {
                 let columns = staged.schema().columns.len();
-                let rows = written.iter().filter(|&&row| !staged.state(row).is_deleted());
-                let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
+                let needs = rows().map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
                 let spares = region.partition_alone(partition, staged.shape()).into_spares(needs)?;
                 ahead.spares.insert(partition, spares);
             }

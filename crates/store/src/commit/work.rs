@@ -14,6 +14,7 @@ use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::partition::{Partition, Prepared, Stamp};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::writeset::Staged;
 
 /// Rows of a region up to which a commit applies all of them before it lets go: it takes less time than a query takes to come back.
@@ -30,6 +31,8 @@ pub(super) struct Work {
     is_blind: bool,
     /// What went wrong where nothing can: said by whoever it happened to, for the commit.
     failed: Mutex<Option<Error>>,
+    /// Partitions in whose places it is left.
+    undone: AtomicUsize,
     _charge: Charge,
 }
 
@@ -61,7 +64,16 @@ impl Locked<'_> {
             attention.touch_all();
         }
         let failed = Mutex::new(None);
-        let work = Work { staged: Arc::clone(staged), rows, starts, stamp, is_blind, failed, _charge: charge };
+        let work = Work {
+            staged: Arc::clone(staged),
+            rows,
+            starts,
+            stamp,
+            is_blind,
+            failed,
+            undone: AtomicUsize::new(0),
+            _charge: charge,
+        };
         let parts = guards.into_iter().filter_map(|Held { partition, guard, prepared, .. }| {
             let loaded: Vec<_> =
                 loads.iter_mut().filter_map(|load| load.take_part(partition)).map(|part| *part).collect();
@@ -73,13 +85,14 @@ impl Locked<'_> {
             return Ok(None);
         }
         let parts: Vec<_> = parts.collect();
-        let work = Arc::new(work);
+        let work = Arc::new(Work { undone: AtomicUsize::new(parts.len()), ..work });
         let leave = |(guard, part): (crate::region::Guard<'_>, Part)| {
             let (work, partition) = (Arc::clone(&work), part.partition);
             guard.leave(Box::new(move |stored| {
                 if let Err(error) = work.apply(part, stored) {
                     work.failed.lock().get_or_insert(error);
                 }
+                work.undone.fetch_sub(1, Ordering::Relaxed);
             }));
             partition
         };
@@ -93,6 +106,9 @@ impl Left {
     pub(super) fn finish(self) -> Result<()> {
         let region = self.work.staged.region();
         self.partitions.into_iter().for_each(|partition| drop(region.lock(partition)));
+        if self.work.undone.load(Ordering::Relaxed) > 0 {
+            return Err(Error::internal("rows of a commit were not applied"));
+        }
         self.work.failed.lock().take().map_or(Ok(()), Err)
     }
 }

@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use super::deadlock::deadlock;
 use super::{Attention, Forbidden, LockInfo, LockRequest, Owner, RowId, Strength};
 use crate::memory::{Account, Total};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Shards: a power of two.
@@ -34,6 +34,8 @@ pub(crate) struct LockTable {
     waits: Mutex<Waits>,
     owners: AtomicU64,
     account: Arc<Account>,
+    /// Rows in the shards.
+    entries: AtomicU32,
     begun: AtomicU64,
     deadlocks: AtomicU64,
     abandoned: AtomicU64,
@@ -217,11 +219,17 @@ impl LockTable {
             waits: Mutex::default(),
             owners: AtomicU64::new(0),
             account,
+            entries: AtomicU32::new(0),
             begun: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             waited_micros: AtomicU64::new(0),
         })
+    }
+
+    /// Rows that are locked or watched.
+    pub(crate) fn entries(&self) -> u32 {
+        self.entries.load(Ordering::Relaxed)
     }
 
     /// What locks are charged to.
@@ -243,6 +251,7 @@ impl LockTable {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 attention.rows.fetch_add(1, Ordering::SeqCst);
+                attention.locks.entries.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Row::default())
             }
         }
@@ -253,6 +262,7 @@ impl LockTable {
         if rows.get(&attention.row(hash)).is_some_and(Row::is_empty) {
             rows.remove(&attention.row(hash));
             attention.rows.fetch_sub(1, Ordering::SeqCst);
+            attention.locks.entries.fetch_sub(1, Ordering::Relaxed);
             if rows.is_empty() && rows.capacity() > 64 {
                 rows.shrink_to_fit();
             }

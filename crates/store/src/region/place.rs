@@ -51,10 +51,19 @@ impl Place {
         self.content.lock()
     }
 
-    /// Locks it, unless somebody holds the lock.
+    /// Locks it, unless somebody holds the lock or has left something to be done.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_>> {
-        self.content.try_lock().map(|content| self.guard(content))
+        self.content.try_lock().and_then(|content| self.without_rest(content))
+    }
+
+    /// Locks it, unless something is left to be done there: for those who have locked others.
+    pub(crate) fn lock_done(&self) -> Option<Guard<'_>> {
+        self.without_rest(self.content.try_lock().unwrap_or_else(|| self.wait()))
+    }
+
+    fn without_rest<'p>(&'p self, content: MutexGuard<'p, Content>) -> Option<Guard<'p>> {
+        content.rest.is_none().then_some(Guard { content, place: self })
     }
 
     #[inline]
@@ -97,10 +106,11 @@ impl Guard<'_> {
     #[cold]
     fn take_rest(&mut self) {
         let _works = scope::enter(&REST);
+        // Also where it panics.
+        let _done = NoRest(self.place);
         if let Some(rest) = self.content.rest.take() {
             rest(&mut self.content.partition);
         }
-        self.place.has_rest.store(false, Ordering::Release);
     }
 
     /// Lets go; whoever waits is next.
@@ -113,6 +123,15 @@ impl Guard<'_> {
         let done = MutexGuard::unlocked(&mut self.content, f);
         self.do_rest();
         done
+    }
+}
+
+/// Nothing is left in a place when this is dropped.
+struct NoRest<'p>(&'p Place);
+
+impl Drop for NoRest<'_> {
+    fn drop(&mut self) {
+        self.0.has_rest.store(false, Ordering::Release);
     }
 }
 

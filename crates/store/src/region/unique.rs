@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ashlar_base::scope::{self, Name};
 use ashlar_base::{IndexDef, PartitionId, TableId, Value};
 
 use super::Region;
@@ -12,6 +13,8 @@ use crate::partition::Partition;
 use crate::places::Clash;
 use crate::sync::MutexGuard;
 use crate::taken::{Fingerprint, Taken};
+
+static CLAIMS: Name = Name::new("values of another commit");
 
 impl Region {
     /// Whether writes have to be looked at before they are made: an index is unique, or has expressions or a predicate.
@@ -90,9 +93,11 @@ impl Region {
                     if row.is_some() {
                         return false;
                     }
-                    // The row is to come with a commit that has not decided yet.
-                    drop(self.claim_alone());
-                    return true;
+                    // The row is to come with a commit that has not decided yet; once it has, the row is there or the value is free.
+                    let _alone = self.claim_alone();
+                    let guard = self.lock(partition);
+                    let row = guard.as_deref().and_then(|stored| stored.find_live(&clash.index, &clash.values));
+                    return row.is_none() && taken.holder(value) != Some(partition);
                 }
             }
         }
@@ -101,7 +106,10 @@ impl Region {
     /// Takes values before their partitions are locked, as nobody else does meanwhile; held until the rows are there, or the values
     /// given back. Where several regions' are held, in the order of the tables.
     pub(crate) fn claim_alone(&self) -> MutexGuard<'_, ()> {
-        self.life.claiming.lock()
+        self.life.claiming.try_lock().unwrap_or_else(|| {
+            let _waits = scope::enter(&CLAIMS);
+            self.life.claiming.lock()
+        })
     }
 
     /// Whether the row that has the values of a clash may be about to lose them: its time may have come, it may not be there
@@ -111,7 +119,7 @@ impl Region {
             || self.life.claiming.is_locked()
             || self.taken(clash.index.id).is_some_and(|taken| {
                 let holder = taken.holder(taken.fingerprint(clash.values.iter().map(Value::as_datum)));
-                holder.is_some_and(|holder| holder != own && self.is_busy(holder))
+                holder.is_none_or(|holder| holder != own && self.is_busy(holder))
             })
     }
 

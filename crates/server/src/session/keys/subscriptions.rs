@@ -147,10 +147,10 @@ impl Channels {
     pub(super) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
         let listening = self.0.lock();
         let mut count = 0;
-        let mut texts: Option<(Arc<[u8]>, Arc<[u8]>)> = None;
+        let mut texts: Option<[Arc<[u8]>; 2]> = None;
         let mut say = |pattern: Option<&Arc<[u8]>>, subscribers: &Subscribers| {
             // Copied once, and only if anybody hears it.
-            let (channel, payload) = texts.get_or_insert_with(|| (channel.into(), payload.into()));
+            let [channel, payload] = texts.get_or_insert_with(|| [channel.into(), payload.into()]);
             for subscriber in subscribers.values() {
                 let (channel, payload) = (Arc::clone(channel), Arc::clone(payload));
                 subscriber.put(Message { pattern: pattern.cloned(), channel, payload });

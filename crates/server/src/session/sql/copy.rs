@@ -13,7 +13,7 @@ use ashlar_query::transaction::TransactionMark;
 use ashlar_store::{Region, RowBatch, Snapshot};
 
 use super::rows::RowSource;
-use super::run::select_of;
+use super::run::{only_reads, select_of};
 use super::{Executed, Notice, RowSink, SqlSession};
 
 mod lines;
@@ -143,10 +143,7 @@ impl SqlSession {
         let mut transaction = self.take_transaction();
         if transaction.read_only {
             self.transaction = Some(transaction);
-            return Err(Error::new(
-                ErrorCode::ReadOnlyTransaction,
-                "cannot execute COPY FROM in a read-only transaction",
-            ));
+            return Err(only_reads("COPY FROM"));
         }
         let snapshot = transaction.snapshot(self.shared.engine.store());
         let mark = transaction.mark();

@@ -29,6 +29,11 @@ const CONFLICT_RETRIES_MAX: u32 = 20;
 /// Rows of a VALUES list that are inserted on the connection's own thread: some tenths of a millisecond.
 const INLINE_ROWS_MAX: usize = 256;
 
+/// 25006 for a statement that writes, by its first words.
+pub(super) fn only_reads(what: &str) -> Error {
+    Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction"))
+}
+
 impl SqlSession {
     /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
     pub(super) async fn run<S: RowSink>(
@@ -373,14 +378,10 @@ impl SqlSession {
 
     /// 25006 in a read-only transaction.
     pub(super) fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
-        let read_only = match &self.transaction {
-            Some(transaction) => transaction.read_only,
-            None => self.settings.modes.read_only,
-        };
         if !writes {
             return Ok(());
         }
-        if !read_only {
+        if !self.is_read_only() {
             return self.refuse_mixed();
         }
         let what = match kind {
@@ -390,9 +391,6 @@ impl SqlSession {
             Kind::Key(plan) => plan.verb(),
             Kind::Lock(_) => "SELECT",
             Kind::Copy(_) => "COPY FROM",
-            Kind::Spread(_) => "INSERT",
-            Kind::ShardChange(plan) => plan.verb(),
-            Kind::Sharded(plan) => plan.route.verb().unwrap_or("this statement"),
             _ => "this statement",
         };
         let locks = match kind {
@@ -401,8 +399,12 @@ impl SqlSession {
             _ => None,
         };
         let clause = locks.map_or(String::new(), |strength| format!(" {}", strength.clause()));
-        let message = format!("cannot execute {what}{clause} in a read-only transaction");
-        Err(Error::new(ErrorCode::ReadOnlyTransaction, message))
+        Err(only_reads(&format!("{what}{clause}")))
+    }
+
+    /// Whether nothing may be written now.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only)
     }
 
     pub(super) async fn run_dml(

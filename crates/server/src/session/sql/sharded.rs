@@ -509,7 +509,7 @@ impl SqlSession {
         };
         if !is_one_shard(&decision) {
             *kind = RouteKind::Shards;
-            self.check_remote_write()?;
+            self.check_remote_write(remotes::verb_of(plan))?;
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
         let sent = &forward.statements[0];

@@ -114,7 +114,7 @@ impl SqlSession {
         let lease = &self.remotes[place].lease;
         // One that is to be told settings first is told them on the way of all others.
         let is_ready = !lease.is_broken() && lease.has_settings(&self.settings.of_shards);
-        let is_usable = is_ready && (!is_write || self.check_remote_write().is_ok());
+        let is_usable = is_ready && (!is_write || self.check_remote_write("").is_ok());
         is_usable.then_some(On::Transaction(place))
     }
 

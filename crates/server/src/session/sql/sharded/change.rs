@@ -39,7 +39,7 @@ impl SqlSession {
         if self.settings.refuses_keyless {
             plan.check_key()?;
         }
-        self.check_remote_write()?;
+        self.check_remote_write(plan.verb())?;
         let mut servers: Vec<&str> = plan.table.routed.rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
         self.check_several(&servers)?;

@@ -70,7 +70,7 @@ enum Read {
 impl SqlSession {
     /// Starts a COPY into a sharded table.
     pub(in crate::session::sql) async fn start_remote_copy(&mut self, into: &Arc<CopyInto>) -> Result<Executed> {
-        self.check_remote_write()?;
+        self.check_remote_write("COPY FROM")?;
         let rule = &into.table.routed.rule;
         let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();

@@ -60,7 +60,7 @@ impl SqlSession {
             return Ok(None);
         }
         let Some(work) = truncating(&self.catalog(), node)? else { return Ok(None) };
-        self.check_remote_write()?;
+        self.check_remote_write("TRUNCATE TABLE")?;
         self.check_several(&work.iter().map(|(server, _)| server.as_str()).collect::<Vec<_>>())?;
         for (server, sql) in work {
             let place = self.begin_remote(&server).await?;

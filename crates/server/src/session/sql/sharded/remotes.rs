@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_query::sharded::ShardedPlan;
-use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Ended, Nothing, Taker};
 use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::two_phase::{self, Committed};
 
+use super::super::run::only_reads;
 use super::super::{Notice, RowSink, SqlSession};
 use super::Forwarding;
 use crate::session::CancelToken;
@@ -27,21 +27,23 @@ pub(in crate::session::sql) struct Remote {
     pub(super) since: Instant,
 }
 
+/// What a statement that writes to shards begins with.
+pub(super) fn verb_of(plan: &ShardedPlan) -> &'static str {
+    plan.route.verb().unwrap_or("SELECT FOR UPDATE")
+}
+
 impl SqlSession {
-    /// What may keep a statement from writing to a shard.
-    pub(super) fn check_remote_write(&self) -> Result<()> {
-        let read_only =
-            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
-        // What else it may refuse is of no interest here: shards may be written to once more.
-        if read_only {
-            self.refuse_write(true, &Kind::Empty)?;
+    /// What may keep a statement, whose first words are given, from writing to a shard.
+    pub(super) fn check_remote_write(&self, what: &str) -> Result<()> {
+        if self.is_read_only() {
+            return Err(only_reads(what));
         }
         self.check_unmixed()
     }
 
     /// The same for a statement whose shard says itself what a transaction that only reads may not do, where it was named for it.
     pub(super) fn check_write_of(&self, plan: &ShardedPlan) -> Result<()> {
-        if plan.route.named().is_some() { self.check_unmixed() } else { self.check_remote_write() }
+        if plan.route.named().is_some() { self.check_unmixed() } else { self.check_remote_write(verb_of(plan)) }
     }
 
     fn check_unmixed(&self) -> Result<()> {

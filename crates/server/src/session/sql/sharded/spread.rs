@@ -34,7 +34,7 @@ impl SqlSession {
     ) -> Result<Executed> {
         let Kind::Spread(plan) = &statement.kind else { return Err(not_spread()) };
         self.route = Some(RouteKind::Engine);
-        self.check_remote_write()?;
+        self.check_remote_write("INSERT")?;
         let rule = &plan.table.routed.rule;
         let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
