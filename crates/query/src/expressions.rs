@@ -6,8 +6,10 @@ use arrow::datatypes::FieldRef;
 use ashlar_base::{Error, ScalarType, SqlType};
 use ashlar_functions::error::{external, from_datafusion};
 use ashlar_functions::fields::field_of;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
@@ -34,6 +36,26 @@ pub fn analysed(state: &SessionState, expr: Expr, schema: &DFSchema) -> ashlar_b
         }
         _ => Err(Error::internal("an expression is analysed as a projection")),
     }
+}
+
+/// `coalesce` as the CASE that the engine's optimiser makes of it: it evaluates nothing else. For expressions that no optimiser sees.
+///
+/// # Errors
+/// None of its own.
+pub fn with_cases(expr: Expr) -> ashlar_base::Result<Expr> {
+    let unfold = |expr: Expr| match expr {
+        Expr::ScalarFunction(mut call) if call.func.name() == "coalesce" => {
+            let Some(last) = call.args.pop() else { return Ok(Transformed::no(Expr::ScalarFunction(call))) };
+            if call.args.is_empty() {
+                return Ok(Transformed::yes(last));
+            }
+            let branch = |value: Expr| (Box::new(value.clone().is_not_null()), Box::new(value));
+            let branches = call.args.into_iter().map(branch).collect();
+            Ok(Transformed::yes(Expr::Case(Case::new(None, branches, Some(Box::new(last))))))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    expr.transform_up(unfold).map(|unfolded| unfolded.data).map_err(from_datafusion)
 }
 
 /// Type names in casts -> the very types that columns have.

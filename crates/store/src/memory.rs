@@ -268,6 +268,19 @@ impl Reservation {
         Ok(())
     }
 
+    /// The same where many hold little: nothing is charged ahead.
+    ///
+    /// # Errors
+    /// As for [`Self::grow`].
+    pub fn grow_exactly(&mut self, bytes: usize) -> Result<()> {
+        let used = self.used + bytes as u64;
+        if used > self.charge.bytes() {
+            self.charge.try_resize(used as usize)?;
+        }
+        self.used = used;
+        Ok(())
+    }
+
     /// Gives back everything.
     pub fn clear(&mut self) {
         self.charge.resize(0);

@@ -175,7 +175,9 @@ pub(super) async fn alter(
                     None => None,
                     Some(def) => match named_sequence::called(&state, def, schema.id, column)? {
                         Some((name, sequence)) => {
-                            if !in_block {
+                            // One that is the column's already goes on where it is.
+                            let is_new = state.sequence(&name).is_none_or(|known| known.column.is_none());
+                            if !in_block && is_new {
                                 restarts.push((column.id, sequence.counts.start));
                             }
                             let counts = sequence.counts;

@@ -117,6 +117,7 @@ impl Builder<'_> {
         let sql_type = ashlar_store::arrow_types::sql_type_of(&field)
             .ok_or_else(|| Error::unsupported(format!("type {} is not supported", field.data_type())))?;
         let logical = guards::value(logical).map_err(from_datafusion)?.data;
+        let logical = crate::expressions::with_cases(logical)?;
         let physical = self.engine.state().create_physical_expr(logical, schema).map_err(from_datafusion)?;
         Ok((physical, sql_type))
     }

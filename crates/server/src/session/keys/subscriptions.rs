@@ -15,7 +15,7 @@ use super::clients::Client;
 use super::{Reply, glob};
 
 /// Bytes of messages that wait for one connection, after which it is closed.
-const WAITING_BYTES_MAX: usize = 8 << 20;
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// Bytes of a message beside its texts, with its place in a mailbox.
 const MESSAGE_BYTES: usize = 96;
@@ -84,7 +84,9 @@ impl Subscriber {
         let bytes = message.bytes();
         let has_room = {
             let mut waiting = self.waiting.lock();
-            let has_room = waiting.bytes + bytes <= WAITING_BYTES_MAX && waiting.memory.grow(bytes).is_ok();
+            // One alone may be as long as any value.
+            let has_room = waiting.bytes == 0 || waiting.bytes + bytes <= WAITING_BYTES_MAX;
+            let has_room = has_room && waiting.memory.grow_exactly(bytes).is_ok();
             if has_room {
                 waiting.bytes += bytes;
                 waiting.messages.push_back(message);
@@ -245,7 +247,7 @@ impl Subscriptions {
     pub(super) fn reserve<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> Result<(), Error> {
         let bytes = self.bytes + names.map(|name| NAME_BYTES + name.len()).sum::<usize>();
         if bytes > self.charged {
-            self.memory.grow(bytes - self.charged)?;
+            self.memory.grow_exactly(bytes - self.charged)?;
             self.charged = bytes;
         }
         Ok(())
