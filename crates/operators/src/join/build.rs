@@ -356,8 +356,8 @@ fn put_in_order(
     rows: usize,
     charge: &mut Charge,
 ) -> Result<Option<usize>> {
-    // Of other columns it would take more memory, and those who measure texts know chunks.
-    if !kept.iter().all(|chunks| gather_numbers(chunks, &[]).is_some()) {
+    // Where nothing is kept there is nothing to find sooner. Of other columns it would take more memory, and those who measure texts know chunks.
+    if kept.is_empty() || !kept.iter().all(|chunks| gather_numbers(chunks, &[]).is_some()) {
         return Ok(None);
     }
     let of_column = |chunks: &Vec<ArrayRef>| chunks.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
