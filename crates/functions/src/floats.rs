@@ -127,20 +127,38 @@ fn plain<F: Float>(operator: Operator, left: &[F], right: &[F]) -> Option<Vec<F>
 /// Sums: what is finite is right.
 #[inline]
 fn all_plain<F: Float>(left: &[F], right: &[F], operate: impl Fn(F, F) -> F) -> Option<Vec<F>> {
-    let results: Vec<F> = left.iter().zip(right).map(|(left, right)| operate(*left, *right)).collect();
-    results.iter().fold(true, |all, result| all & result.is_finite()).then_some(results)
+    in_steps(left, right, operate, |result, _, _| result.is_finite())
 }
 
 /// Products: zero is right where a factor is. A quotient by zero is not finite.
 #[inline]
 fn products<F: Float>(left: &[F], right: &[F], operate: impl Fn(F, F) -> F) -> Option<Vec<F>> {
-    let results: Vec<F> = left.iter().zip(right).map(|(left, right)| operate(*left, *right)).collect();
-    let factors = left.iter().zip(right);
-    let is_plain =
-        |result: &F, left: &F, right: &F| result.is_finite() & (!result.is_zero() | left.is_zero() | right.is_zero());
-    let all =
-        results.iter().zip(factors).fold(true, |all, (result, (left, right))| all & is_plain(result, left, right));
-    all.then_some(results)
+    in_steps(left, right, operate, |result, left, right| {
+        result.is_finite() & (!result.is_zero() | left.is_zero() | right.is_zero())
+    })
+}
+
+/// Rows whose results are looked at as soon as they are there: with what they are made of, they are in the processor's nearest cache then.
+const TOGETHER: usize = 512;
+
+/// The results, where all of them are plain.
+#[inline]
+fn in_steps<F: Float>(
+    left: &[F],
+    right: &[F],
+    operate: impl Fn(F, F) -> F,
+    is_plain: impl Fn(F, F, F) -> bool,
+) -> Option<Vec<F>> {
+    let mut results = Vec::with_capacity(left.len());
+    for (left, right) in left.chunks(TOGETHER).zip(right.chunks(TOGETHER)) {
+        let start = results.len();
+        results.extend(left.iter().zip(right).map(|(left, right)| operate(*left, *right)));
+        let each = results[start..].iter().zip(left.iter().zip(right));
+        if !each.fold(true, |all, (result, (left, right))| all & is_plain(*result, *left, *right)) {
+            return None;
+        }
+    }
+    Some(results)
 }
 
 impl ScalarUDFImpl for FloatOperation {
@@ -261,8 +279,8 @@ mod tests {
             for left in few {
                 for right in few {
                     let one = checked(operator, left, right).map(f64::to_bits).ok();
-                    // Among rows that are nothing out of the ordinary, and alone.
-                    for beside in [vec![], vec![3.0; 9]] {
+                    // Among rows that are nothing out of the ordinary, few of them and more than are looked at together, and alone.
+                    for beside in [vec![], vec![3.0; 9], vec![3.0; TOGETHER + 100]] {
                         let with = |value: f64| -> ArrayRef {
                             let rows = beside.iter().chain([&value]).chain(&beside);
                             Arc::new(Float64Array::from_iter_values(rows.copied()))

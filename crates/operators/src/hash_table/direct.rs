@@ -6,6 +6,9 @@
 //!
 //! A key is its place, and comes back from it. Segments have 64 K slots, and are there where a key is: a table grows on both sides
 //! without moving what it has.
+//!
+//! Where rows are numbered by their keys, and no key is missing between the first and the last one, there are no slots: the row of a key is how far it
+//! is from the first.
 
 use super::unchained::Run;
 
@@ -55,6 +58,34 @@ pub(crate) struct Direct {
     first: u64,
     /// Without slots where there is no key.
     segments: Vec<Vec<u32>>,
+    /// In the place of all segments.
+    series: Option<Series>,
+}
+
+/// Keys of which none is missing between the first and the last one, and whose rows are numbered in their order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series {
+    counting: Counting,
+    /// The place of the first key.
+    least: u64,
+    /// How many there are: fewer than 2^32.
+    count: u64,
+}
+
+impl Series {
+    /// The row of a key, or [`NOBODY`].
+    #[inline]
+    pub(crate) fn row(&self, key: u64) -> u32 {
+        let row = self.counting.place(key).wrapping_sub(self.least);
+        if row < self.count { row as u32 } else { NOBODY }
+    }
+
+    /// The key of a row.
+    #[inline]
+    fn key(&self, row: usize) -> Option<(u64, u32)> {
+        let is_there = (row as u64) < self.count;
+        is_there.then(|| (self.counting.word(self.least + row as u64), row as u32))
+    }
 }
 
 /// Segments that will be needed.
@@ -88,7 +119,7 @@ impl Direct {
 
     /// Without slots, for keys that begin somewhere between these.
     pub(crate) fn new(counting: Counting, (least, _): (u64, u64)) -> Self {
-        Self { counting, first: least >> SEGMENT_BITS, segments: Vec::new() }
+        Self { counting, first: least >> SEGMENT_BITS, segments: Vec::new(), series: None }
     }
 
     /// The segments for keys in the places from one to another, none of them touched.
@@ -140,9 +171,41 @@ impl Direct {
         is_free
     }
 
+    /// Numbers rows anew, by their keys; the numbers that they had, in this order. No key is added any more.
+    pub(crate) fn renumber(&mut self) -> Vec<u32> {
+        let rows = self.segments.iter().flatten().filter(|row| **row != NOBODY).count();
+        let mut order = Vec::with_capacity(rows);
+        let mut ends: Option<(u64, u64)> = None;
+        for (number, segment) in (self.first..).zip(&mut self.segments) {
+            for (slot, row) in segment.iter_mut().enumerate().filter(|(_, row)| **row != NOBODY) {
+                let place = (number << SEGMENT_BITS) + slot as u64;
+                ends = Some((ends.map_or(place, |(least, _)| least), place));
+                // Fewer than 2^32.
+                let renumbered = order.len() as u32;
+                order.push(std::mem::replace(row, renumbered));
+            }
+        }
+        let count = order.len() as u64;
+        if let Some((least, greatest)) = ends
+            && greatest - least == count - 1
+        {
+            self.series = Some(Series { counting: self.counting, least, count });
+            self.segments = Vec::new();
+        }
+        order
+    }
+
+    /// Keys that say the numbers of their rows by themselves, where they do.
+    pub(crate) fn series(&self) -> Option<Series> {
+        self.series
+    }
+
     /// The row of a key, or [`NOBODY`].
     #[inline]
     pub(crate) fn row(&self, key: u64) -> u32 {
+        if let Some(series) = &self.series {
+            return series.row(key);
+        }
         let place = self.counting.place(key);
         let segment = self.segment(place >> SEGMENT_BITS);
         segment.and_then(|segment| segment.get(place as usize % SEGMENT)).copied().unwrap_or(NOBODY)
@@ -164,6 +227,9 @@ impl Direct {
     /// The key of a slot and its row, or [`NOBODY`]; `None` behind the last slot.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<(u64, u32)> {
+        if let Some(series) = &self.series {
+            return series.key(slot);
+        }
         let segment = self.segments.get(slot / SEGMENT)?;
         let row = segment.get(slot % SEGMENT).copied().unwrap_or(NOBODY);
         Some((self.counting.word((self.first << SEGMENT_BITS) + slot as u64), row))
@@ -205,6 +271,56 @@ mod tests {
         assert_eq!(back, [(-5, 0), (-1, 3), (0, 2), (3, 4), (7, 1)]);
         // Of -5, of -1, of 0 and 3, and of 7.
         assert_eq!(table.segments.iter().filter(|segment| !segment.is_empty()).count(), 4);
+    }
+
+    /// A table of these keys, whose rows are their places among them.
+    fn table_of(keys: &[i64]) -> Direct {
+        let counting = Counting::of(64, true);
+        let places: Vec<u64> = keys.iter().map(|key| counting.place(*key as u64)).collect();
+        let bounds = (*places.iter().min().unwrap(), *places.iter().max().unwrap());
+        let mut table = Direct::new(counting, bounds);
+        let mut touched = table.segments_of(bounds);
+        touched.touch_all();
+        table.add_segments(&touched);
+        for (row, key) in (0..).zip(keys) {
+            assert!(table.add(*key as u64, row));
+        }
+        table
+    }
+
+    #[test]
+    fn rows_may_be_numbered_by_their_keys() {
+        let around = |middle: i64| (-3..=3).map(|off| middle.wrapping_add(off)).collect::<Vec<i64>>();
+        let lists: [(Vec<i64>, bool); 7] = [
+            (vec![4, -2, 0, 3, -1, 1, 2], true),
+            // One is missing, and one is missing at an end, where none is missed.
+            (vec![4, -2, 0, -1, 1, 2], false),
+            (vec![-2, 0, 3, -1, 1, 2], true),
+            (vec![7], true),
+            // At the ends of their type.
+            (vec![i64::MAX, i64::MAX - 2, i64::MAX - 1], true),
+            (vec![i64::MIN + 1, i64::MIN], true),
+            (vec![i64::MIN + 2, i64::MIN], false),
+        ];
+        for (keys, is_series) in lists {
+            let mut table = table_of(&keys);
+            let order = table.renumber();
+            assert_eq!(table.series().is_some(), is_series, "{keys:?}");
+            assert_eq!(table.bytes() == 0, is_series, "{keys:?}");
+            let mut sorted = keys.clone();
+            sorted.sort_unstable();
+            let in_order: Vec<i64> = order.iter().map(|row| keys[*row as usize]).collect();
+            assert_eq!(in_order, sorted);
+            for key in keys.iter().flat_map(|key| around(*key)) {
+                let row = sorted.binary_search(&key).map_or(NOBODY, |row| row as u32);
+                assert_eq!(table.row(key as u64), row, "{keys:?} {key}");
+                let run = table.run(key as u64);
+                assert_eq!((run.start..run.end).next(), Some(row).filter(|row| *row != NOBODY), "{keys:?} {key}");
+            }
+            let back = (0..).map_while(|slot| table.get(slot)).filter(|(_, row)| *row != NOBODY);
+            let back: Vec<(i64, u32)> = back.map(|(key, row)| (key as i64, row)).collect();
+            assert_eq!(back, sorted.iter().copied().zip(0..).collect::<Vec<(i64, u32)>>());
+        }
     }
 
     #[test]

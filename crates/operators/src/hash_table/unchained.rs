@@ -1,7 +1,7 @@
 //! Key -> rows, without chains: rows lie in the order of their hashes, and those of a key side by side.
 //!
 //! ```text
-//!   hash of a key    | prefix of the table | slot ........ |            the upper half; the slot by multiplication
+//!   hash of a key    | prefix of the table | slot ........ |            the slot by multiplication
 //!
 //!   entries          | 0   | e1  | e2  | e3  | ...                      8 bytes each, one more than there are slots
 //!                              |     |
@@ -17,7 +17,8 @@
 //! bytes of its key: 12 for a key of 32 bits. A row that has the key of another one takes no more. (The shape is the unchained
 //! table of Umbra's: Birler, Schmidt, Fent and Neumann, DaMoN 2024.)
 //!
-//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places.
+//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places. Tables of several prefixes with as many slots
+//! each become one when they are put behind each other.
 
 use std::cmp::Ordering;
 
@@ -64,9 +65,12 @@ pub(crate) struct Unchained<W> {
     prefix: u32,
     /// Whether each key is there once.
     is_once: bool,
+    /// Whether the number of a row is its place.
+    is_in_order: bool,
 }
 
-fn slots_for(rows: usize) -> usize {
+/// Slots for so many rows.
+pub(crate) fn slots_for(rows: usize) -> usize {
     (rows / ROWS_PER_SLOT).max(1)
 }
 
@@ -90,8 +94,20 @@ impl<W: Word + Ord> Unchained<W> {
         hash: impl Fn(W) -> u64,
         order: impl Fn((W, u32), (W, u32)) -> Ordering,
     ) -> Self {
-        let mut table =
-            Self { entries: vec![Entry::default(); slots_for(keys.len()) + 1], keys, rows, prefix, is_once: true };
+        Self::with_slots(slots_for(keys.len()), keys, rows, prefix, hash, order)
+    }
+
+    /// The same with so many slots: one at least, and fewer than 2^32.
+    pub(crate) fn with_slots(
+        slots: usize,
+        keys: Vec<W>,
+        rows: Vec<u32>,
+        prefix: u32,
+        hash: impl Fn(W) -> u64,
+        order: impl Fn((W, u32), (W, u32)) -> Ordering,
+    ) -> Self {
+        let entries = vec![Entry::default(); slots + 1];
+        let mut table = Self { entries, keys, rows, prefix, is_once: true, is_in_order: false };
         for key in &table.keys {
             let hash = hash(*key);
             let slot = table.slot(hash);
@@ -125,6 +141,21 @@ impl<W: Word + Ord> Unchained<W> {
         table
     }
 
+    /// One table of all that divide the hashes among them by their first bits, in the order of these, and have as many slots as each other. What they are
+    /// made of is copied array by array, and goes then: of the largest of three there is a copy beside them.
+    pub(crate) fn of_parts(parts: Vec<Self>) -> Self {
+        let (mut entries, mut keys, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_once = true;
+        for part in parts {
+            is_once &= part.is_once;
+            entries.push(part.entries);
+            keys.push(part.keys);
+            rows.push(part.rows);
+        }
+        let entries = entries_of_parts(entries);
+        Self { entries, keys: of_arrays(keys), rows: of_arrays(rows), prefix: 0, is_once, is_in_order: false }
+    }
+
     /// Rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
@@ -142,11 +173,12 @@ impl<W: Word + Ord> Unchained<W> {
             + self.rows.capacity() * size_of::<u32>()
     }
 
+    /// The slots of a table divide what is left of hashes behind its prefix evenly, to the last bit: those of several tables divide all hashes.
     #[inline]
     fn slot(&self, hash: u64) -> usize {
-        let rest = (hash << self.prefix) >> 32;
+        let rest = hash << self.prefix;
         let slots = self.entries.len() as u64 - 1;
-        ((rest * slots) >> 32) as usize
+        ((u128::from(rest) * u128::from(slots)) >> 64) as usize
     }
 
     /// Whether each key is there once.
@@ -154,16 +186,40 @@ impl<W: Word + Ord> Unchained<W> {
         self.is_once
     }
 
-    /// Asks for the memory of the slot of a hash.
+    /// The number of the slot of a hash: there are fewer of them than rows, unless there is one.
     #[inline]
-    pub(crate) fn ask_for_slot(&self, hash: u64) {
-        ask_for(&self.entries, self.slot(hash));
+    pub(crate) fn slot_of(&self, hash: u64) -> u32 {
+        self.slot(hash) as u32
     }
 
-    /// Asks for the memory of the first keys of a run, and of their rows.
+    /// Whether the number of a row is its place.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// Numbers rows anew, by their places; the numbers that they had, in this order.
+    pub(crate) fn renumber(&mut self) -> Vec<u32> {
+        self.is_in_order = true;
+        // Fewer than 2^32.
+        let places = (0..self.rows.len() as u32).collect();
+        std::mem::replace(&mut self.rows, places)
+    }
+
+    /// Asks for the memory of a slot.
+    #[inline]
+    pub(crate) fn ask_for_slot(&self, slot: u32) {
+        ask_for(&self.entries, slot as usize);
+    }
+
+    /// Asks for the memory of the first keys of a run.
     #[inline]
     pub(crate) fn ask_for_keys(&self, run: Run) {
         ask_for(&self.keys, run.start as usize);
+    }
+
+    /// Asks for the memory of the first rows of a run.
+    #[inline]
+    pub(crate) fn ask_for_rows(&self, run: Run) {
         ask_for(&self.rows, run.start as usize);
     }
 
@@ -183,6 +239,16 @@ impl<W: Word + Ord> Unchained<W> {
         Run { start: before.end, end }
     }
 
+    /// Where all rows of a slot lie, whatever its tags say: of use where the keys are looked at in any case.
+    #[inline]
+    pub(crate) fn run_of_slot(&self, slot: u32) -> Run {
+        let slot = slot as usize;
+        match self.entries.get(slot..slot + 2) {
+            Some([before, entry]) => Run { start: before.end, end: entry.end },
+            _ => Run::default(),
+        }
+    }
+
     /// A bit for each place of a short run that has a key; `None` of a long one, and of those at the very end. Takes the same way for all short
     /// runs, since nobody can guess at which of a few places a key is; of an empty one it reads what others read too. Of the runs that have a key,
     /// one in seven is longer than four, and one in a thousand than eight.
@@ -197,7 +263,9 @@ impl<W: Word + Ord> Unchained<W> {
     /// The first place, where it is of so many behind the start of a run; the start itself where there is none.
     #[inline]
     fn first_of(run: Run, places: u32) -> u32 {
-        run.start + (places.trailing_zeros() & (W::TOGETHER as u32 - 1))
+        // With a bit behind them there is one in any case: some processors have no instruction for none.
+        let first = (places | 1 << W::TOGETHER).trailing_zeros();
+        run.start + (first & (W::TOGETHER as u32 - 1))
     }
 
     /// The places of a run that have a key: they lie side by side.
@@ -212,11 +280,17 @@ impl<W: Word + Ord> Unchained<W> {
         }
     }
 
-    /// The place of a key that is there once, and whether it is there.
+    /// The place of a key in the run of its slot, and whether it is there: of a table in which each key is there once.
     #[inline]
     pub(crate) fn only(&self, run: Run, key: W) -> (u32, bool) {
-        match self.places_in_few(run, key) {
-            Some(places) => (Self::first_of(run, places), places != 0),
+        let start = run.start as usize;
+        let few = self.keys.get(start..start + W::TOGETHER);
+        match few.filter(|_| (run.end - run.start) as usize <= W::TOGETHER) {
+            // What lies behind the run are keys of other slots, of which none is this one: nothing needs to be left out.
+            Some(few) => {
+                let places = key.places_in(few);
+                (Self::first_of(run, places), places != 0)
+            }
             None => {
                 let same = self.same_of_many(run, key);
                 (same.start, same.start < same.end)
@@ -244,6 +318,29 @@ impl<W: Word + Ord> Unchained<W> {
     pub(crate) fn get(&self, at: u32) -> (W, u32) {
         (self.keys[at as usize], self.rows[at as usize])
     }
+}
+
+/// The entries of one table of those of several, whose rows lie behind each other.
+fn entries_of_parts(parts: Vec<Vec<Entry>>) -> Vec<Entry> {
+    // The first of each says where its first slot begins.
+    let slots: usize = parts.iter().map(|entries| entries.len() - 1).sum();
+    let mut all = Vec::with_capacity(slots + 1);
+    all.push(Entry::default());
+    let mut rows = 0_u32;
+    for entries in parts {
+        all.extend(entries.iter().skip(1).map(|entry| Entry { end: rows + entry.end, tags: entry.tags }));
+        rows += entries.last().map_or(0, |last| last.end);
+    }
+    all
+}
+
+/// Arrays as one; each goes when it has been copied.
+fn of_arrays<T: Copy>(arrays: Vec<Vec<T>>) -> Vec<T> {
+    let mut all = Vec::with_capacity(arrays.iter().map(Vec::len).sum());
+    for array in arrays {
+        all.extend_from_slice(&array);
+    }
+    all
 }
 
 /// Sorts the rows of a slot: in their place, since there may be many.
@@ -308,9 +405,14 @@ mod tests {
         let exact = table.same(run, key);
         assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());
         if table.is_once() {
-            let (place, is_there) = table.only(run, key);
-            assert_eq!(is_there.then_some(place), places.first().copied());
-            assert!(!is_there || table.rows(exact) == [table.row(place)]);
+            // Whether or not the tags have been asked.
+            let slot = table.run_of_slot(table.slot_of(hash));
+            assert!(slot.start == run.start && (run == slot || places.is_empty()));
+            for run in [run, slot] {
+                let (place, is_there) = table.only(run, key);
+                assert_eq!(is_there.then_some(place), places.first().copied());
+                assert!(!is_there || table.rows(exact) == [table.row(place)]);
+            }
         }
         let mut rows = table.rows(exact).to_vec();
         rows.sort_unstable();
@@ -376,6 +478,60 @@ mod tests {
         });
         let looked_at = looked_at.count();
         assert!(looked_at < count as usize / 20, "{looked_at} of {count}");
+    }
+
+    #[test]
+    fn tables_that_divide_the_hashes_become_one() {
+        for (secret, prefix) in [(Secret::random(), 1), (Secret::random(), 3), (Secret::colliding(), 2)] {
+            // Some of them several times.
+            let keys: Vec<u32> = (0..if cfg!(miri) { 300 } else { 3000 }).map(|row: u32| row * row % 2503).collect();
+            let mut parts = vec![(Vec::new(), Vec::new()); 1 << prefix];
+            for (row, key) in (0..).zip(&keys) {
+                let (keys, rows): &mut (Vec<u32>, Vec<u32>) = &mut parts[(key.hash(secret) >> (64 - prefix)) as usize];
+                keys.push(*key);
+                rows.push(row);
+            }
+            let slots = slots_for(keys.len()).div_ceil(parts.len());
+            let made = |(keys, rows): (Vec<u32>, Vec<u32>)| {
+                Unchained::with_slots(slots, keys, rows, prefix, |key| key.hash(secret), by_key)
+            };
+            let parts: Vec<Unchained<u32>> = parts.into_iter().map(made).collect();
+            let slots_in_parts = |hash: u64| {
+                let part = (hash >> (64 - prefix)) as usize;
+                (part * slots) as u32 + parts[part].slot_of(hash)
+            };
+            // At the ends of all hashes and of those of parts too.
+            let ends = (0..=1_u64 << prefix).map(|part| part.checked_shl(64 - prefix).unwrap_or(0));
+            let hashes = ends.flat_map(|end| [end, end.wrapping_sub(1), end.wrapping_add(1)]);
+            let hashes: Vec<u64> = hashes.chain(keys.iter().map(|key| key.hash(secret))).collect();
+            let expected: Vec<u32> = hashes.iter().map(|hash| slots_in_parts(*hash)).collect();
+            let bytes: usize = parts.iter().map(Unchained::bytes).sum();
+            let (whole, count) = (parts.iter().all(Unchained::is_once), parts.len());
+            let table = Unchained::of_parts(parts);
+            assert_eq!(hashes.iter().map(|hash| table.slot_of(*hash)).collect::<Vec<u32>>(), expected);
+            assert_eq!((table.len(), table.is_once()), (keys.len(), whole));
+            assert_eq!(table.bytes(), bytes - (count - 1) * size_of::<Entry>());
+            for key in (0..2600).step_by(if cfg!(miri) { 97 } else { 1 }) {
+                let rows: Vec<u32> = (0..).zip(&keys).filter(|(_, known)| **known == key).map(|(row, _)| row).collect();
+                assert_eq!(found(&table, key.hash(secret), key), rows, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_may_be_numbered_by_their_places() {
+        let secret = Secret::random();
+        let keys: Vec<u32> = (0..500).map(|row: u32| row.wrapping_mul(2_654_435_761)).collect();
+        let mut table = Unchained::new(keys.clone(), (0..500).collect(), 0, |key| key.hash(secret), by_key);
+        let bytes = table.bytes();
+        assert!(!table.is_in_order());
+        let order = table.renumber();
+        assert!(table.is_in_order() && table.bytes() == bytes);
+        for (row, key) in (0..).zip(&keys) {
+            let (place, is_there) = table.only(table.run(key.hash(secret)), *key);
+            assert!(is_there && table.row(place) == place && order[place as usize] == row, "{row}");
+            assert_eq!(found(&table, key.hash(secret), *key), [place]);
+        }
     }
 
     #[test]

@@ -7,23 +7,32 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
 use datafusion_common::{DataFusionError, Result, internal_err};
 use datafusion_common_runtime::JoinSet;
 
 use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
 use super::early::Early;
 use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
+use super::output::gather_numbers;
 use super::spec::{Alone, Spec};
 use super::texts::{BYTES_MAX, Lengths};
 use crate::hash_table::direct::{Counting, Direct};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Keys;
-use crate::hash_table::unchained::Unchained;
+use crate::hash_table::unchained::{Unchained, slots_for};
 use crate::memory::{Charge, Memory, Wish};
 
 /// Rows of a part: with its slots, so many are in a cache of the processor while it is made.
 const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
+
+/// Rows whose tables are copied into one: who looks up in one table computes no part for each row, and has what it is made of in registers. Of more rows a
+/// copy would be much memory, and looking up waits for that anyway. Of so many rows what is kept may be copied, too, into the order of the table.
+const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
+
+/// Bytes of columns that are copied into the order of a table, at most: a few milliseconds, which looking up has to make good, and little beside what a join
+/// of so many rows takes.
+const COPIED_BYTES: usize = 4 << 20;
 
 /// The build side of a join, when all of it is there.
 pub(crate) struct Built {
@@ -31,7 +40,8 @@ pub(crate) struct Built {
     /// Rows that have a NULL among their keys, and are in no index: where NULL is a key like others, or what matches nothing is
     /// wanted.
     pub(crate) nulls: Vec<u32>,
-    /// What is kept of the rows: of each column, the arrays of the chunks.
+    /// What is kept of the rows: of each column, the arrays of the chunks; or one array in which the number of a row is its place, where rows are
+    /// numbered in the order of the index.
     pub(crate) kept: Vec<Vec<ArrayRef>>,
     /// Which rows have had a match, where that is of interest.
     matched: Vec<AtomicU64>,
@@ -118,6 +128,8 @@ pub(crate) struct Plan {
     direct: Option<(Counting, (u64, u64))>,
     bits: u32,
     rows_of: Vec<usize>,
+    /// Whether one table is made of those of the parts.
+    is_alone: bool,
     nulls: usize,
     charge: Charge,
 }
@@ -160,8 +172,12 @@ impl Plan {
         if spec.left_alone() != Alone::Nothing {
             charge.grow(chunks.len() * CHUNK_ROWS / 8, wish)?;
         }
+        let without_parts = |direct, charge| {
+            let (bits, rows_of, is_alone) = (0, Vec::new(), false);
+            Self { kind, direct, bits, rows_of, is_alone, nulls, charge }
+        };
         if early.is_some() {
-            return Ok(Self { kind, direct: None, bits: 0, rows_of: Vec::new(), nulls, charge });
+            return Ok(without_parts(None, charge));
         }
         let direct = direct(spec, chunks, findable, &mut charge)?;
         if let Some((counting, bounds)) = direct {
@@ -169,30 +185,16 @@ impl Plan {
             let mut touched = table.segments_of(bounds);
             touched.touch_all();
             charge.grow(table.missing_bytes(&touched), wish)?;
-            return Ok(Self { kind, direct, bits: 0, rows_of: Vec::new(), nulls, charge });
+            return Ok(without_parts(direct, charge));
         }
         let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
-        let mut rows_of = vec![0; 1 << bits];
-        for chunk in chunks {
-            for (prefix, count) in chunk.counts.iter().enumerate() {
-                rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
-            }
+        let (rows_of, [bytes, bytes_alone]) = parts_of(kind, chunks, bits, threads);
+        let are_few = bits > 0 && findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes);
+        let is_alone = are_few && charge.grow(bytes_alone, Wish::IfFree).is_ok();
+        if !is_alone {
+            charge.grow(bytes, wish)?;
         }
-        let largest = rows_of.iter().copied().max().unwrap_or(0);
-        let (width, bytes): (usize, usize) = match kind {
-            Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
-            Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
-            Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
-        };
-        // Words of chunks are given up before the slots are made: what the one takes, the other has then.
-        let given: usize = match kind {
-            Kind::Bytes => 0,
-            _ => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
-        };
-        let pairs = findable * (width + size_of::<u32>());
-        let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
-        charge.grow((bytes + scratch).saturating_sub(given).max(pairs), wish)?;
-        Ok(Self { kind, direct: None, bits, rows_of, nulls, charge })
+        Ok(Self { kind, direct: None, bits, rows_of, is_alone, nulls, charge })
     }
 
     /// Makes the table.
@@ -231,7 +233,7 @@ impl Plan {
             }
         }
         let longest = chunks.iter().map(|chunk| chunk.longest).max().unwrap_or(0);
-        let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
+        let findable: usize = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let bounds = bounds_of(&chunks);
         let made = match self.kind {
             Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
@@ -239,9 +241,20 @@ impl Plan {
             Kind::Word128 => self.words::<u128>(chunks, secret, threads, None).await?,
             Kind::Bytes => self.texts(chunks, secret, threads).await?,
         };
-        let Made { index, mut charges, mut charge, bytes } = made;
+        let Made { mut index, mut charges, mut charge, mut bytes } = made;
+        // Nobody asks for rows by the numbers that they came with where all that matters of them is found by keys.
+        let is_by_key = spec.left_alone() == Alone::Nothing && nulls.is_empty();
+        let mut of_chunks = Vec::new();
+        if is_by_key
+            && (1..=ALONE_ROWS).contains(&findable)
+            && let Some(of_all) = put_in_order(index.as_mut(), &mut kept, findable, &mut charge)?
+        {
+            (bytes, of_chunks) = (of_all, std::mem::take(&mut charges));
+        }
         charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
         charges.push(charge);
+        // What they held is in this charge by now.
+        drop(of_chunks);
         Ok(Built { index, nulls, kept, matched, longest, rows, findable, bounds, seen, _charges: charges })
     }
 
@@ -253,11 +266,15 @@ impl Plan {
         early: Option<Early>,
     ) -> Result<Made> {
         if let Some(early) = early {
-            let mut charges: Vec<Charge> = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
-            let (table, charge) = early.into_table();
-            charges.push(charge);
+            let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
+            let (table, of_table) = early.into_table();
+            // In one charge with the rest, as of tables that are made at the end.
+            let (mut charge, bytes) = (self.charge, of_table.bytes());
+            drop(of_table);
+            charge.take(bytes);
+            let bytes = table.bytes();
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
-            return Ok(Made { index, charges, charge: self.charge, bytes: 0 });
+            return Ok(Made { index, charges, charge, bytes });
         }
         if let Some((counting, bounds)) = self.direct {
             let mut table = Direct::new(counting, bounds);
@@ -277,7 +294,9 @@ impl Plan {
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
             return Ok(Made { index, charges, charge: self.charge, bytes });
         }
-        let bits = self.bits;
+        let (bits, is_alone) = (self.bits, self.is_alone);
+        // As many in each part.
+        let slots = slots_for(self.rows_of.iter().sum()).div_ceil(self.rows_of.len().max(1));
         let (chunks, rows_of) = (Arc::new(chunks), Arc::new(self.rows_of));
         let scattered = in_ranges(rows_of.len(), threads, |parts| {
             let (chunks, rows_of) = (Arc::clone(&chunks), Arc::clone(&rows_of));
@@ -287,7 +306,12 @@ impl Plan {
         let Some(chunks) = Arc::into_inner(chunks) else { return internal_err!("a task of a join has not ended") };
         // The keys go.
         let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
-        let parts = tables(scattered, threads, move |keys, rows| table_of(keys, rows, bits, secret)).await?;
+        let table = move |keys: Vec<W>, rows| {
+            let slots = if is_alone { slots } else { slots_for(keys.len()) };
+            table_of(slots, keys, rows, bits, secret)
+        };
+        let parts = tables(scattered, threads, table).await?;
+        let (parts, bits) = if is_alone { (vec![Unchained::of_parts(parts)], 0) } else { (parts, bits) };
         let bytes = parts.iter().map(Unchained::bytes).sum();
         let index = Box::new(Words { parts, bits, secret });
         Ok(Made { index, charges, charge: self.charge, bytes })
@@ -322,6 +346,65 @@ struct Made {
     charges: Vec<Charge>,
     charge: Charge,
     bytes: usize,
+}
+
+/// Puts what is kept in the order of an index, where that has one: then the number of a row is its place in an array, and who has found a key has its row.
+/// Bytes of both from then on; `None`: nothing has changed.
+fn put_in_order(
+    index: &mut dyn Index,
+    kept: &mut [Vec<ArrayRef>],
+    rows: usize,
+    charge: &mut Charge,
+) -> Result<Option<usize>> {
+    // Where nothing is kept there is nothing to find sooner. Of other columns it would take more memory, and those who measure texts know chunks.
+    if kept.is_empty() || !kept.iter().all(|chunks| gather_numbers(chunks, &[]).is_some()) {
+        return Ok(None);
+    }
+    let of_column = |chunks: &Vec<ArrayRef>| chunks.iter().map(|array| array.get_array_memory_size()).sum::<usize>();
+    let of_columns: Vec<usize> = kept.iter().map(of_column).collect();
+    if of_columns.iter().sum::<usize>() > COPIED_BYTES {
+        return Ok(None);
+    }
+    // Columns are copied one by one, and go then; and rows have two numbers.
+    let more = of_columns.into_iter().max().unwrap_or(0) + rows * size_of::<u32>();
+    let renumbered = index.renumber(&mut || charge.grow(more, Wish::IfFree).is_ok());
+    let Some((order, of_index)) = renumbered else { return Ok(None) };
+    let mut of_columns = 0;
+    for chunks in kept {
+        let Some(column) = gather_numbers(chunks, &order) else { return internal_err!("a column of numbers is none") };
+        of_columns += column.get_array_memory_size();
+        *chunks = vec![column];
+    }
+    Ok(Some(of_index + of_columns))
+}
+
+/// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made: each by itself, and one of all of them
+/// besides.
+fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usize>, [usize; 2]) {
+    let mut rows_of = vec![0; 1 << bits];
+    for chunk in chunks {
+        for (prefix, count) in chunk.counts.iter().enumerate() {
+            rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
+        }
+    }
+    let largest = rows_of.iter().copied().max().unwrap_or(0);
+    let (width, bytes): (usize, usize) = match kind {
+        Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
+        Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
+        Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
+    };
+    // Words of chunks are given up before the slots are made: what the one takes, the other has then.
+    let given: usize = match kind {
+        Kind::Bytes => 0,
+        Kind::Word32 | Kind::Word64 | Kind::Word128 => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
+    };
+    let pairs = rows_of.iter().sum::<usize>() * (width + size_of::<u32>());
+    let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
+    // The largest array of a table is that of keys, or all three are as large as each other. With as many slots in each part a table may have some more than by
+    // its own rows, and all of them together one entry more.
+    let copy = rows_of.iter().sum::<usize>() * width + rows_of.len() * 4 * size_of::<u64>();
+    let most = [bytes + scratch, bytes + scratch.max(copy)].map(|most| most.saturating_sub(given).max(pairs));
+    (rows_of, most)
 }
 
 /// The places of the least and of the greatest key of all, where keys are counted.

@@ -105,6 +105,10 @@ pub(crate) trait Index: Send + Sync {
         keys: &mut Keys,
     );
 
+    /// Numbers rows anew, in the order in which their keys lie here, where each key is there once; the numbers that they had, in this order, and the bytes
+    /// that this holds from now on. Asks `may` before, and does nothing where that says no, or where there is no such order: `None`.
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)>;
+
     /// Shows the key of each row, equal ones side by side as far as their hashes are, until `next` says that it is enough.
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool);
 }
@@ -185,10 +189,15 @@ impl<W: KeyWord> Index for Words<W> {
         match &self.parts[..] {
             parts if !parts.iter().all(Unchained::is_once) => return false,
             [] => return false,
-            [only] if only.is_far() => find_ones::<W, true>(|_| only, only, keys, secret, valid, ones),
-            [only] => find_ones::<W, false>(|_| only, only, keys, secret, valid, ones),
-            parts @ [first, ..] => {
-                find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], first, keys, secret, valid, ones);
+            [only] => match (only.is_far(), only.is_in_order()) {
+                (true, true) => find_ones::<W, true, true>(|_| 0, |_| only, keys, secret, valid, ones),
+                (true, false) => find_ones::<W, true, false>(|_| 0, |_| only, keys, secret, valid, ones),
+                (false, true) => find_ones::<W, false, true>(|_| 0, |_| only, keys, secret, valid, ones),
+                (false, false) => find_ones::<W, false, false>(|_| 0, |_| only, keys, secret, valid, ones),
+            },
+            parts => {
+                let part = |hash| part_of(hash, self.bits) as u32;
+                find_ones::<W, true, false>(part, |part| &parts[part as usize], keys, secret, valid, ones);
             }
         }
         true
@@ -222,6 +231,15 @@ impl<W: KeyWord> Index for Words<W> {
         });
     }
 
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        let [only] = &mut self.parts[..] else { return None };
+        if !only.is_once() || !may() {
+            return None;
+        }
+        let order = only.renumber();
+        Some((order, only.bytes()))
+    }
+
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
         each_row(&self.parts, |key, _| next(Key::Word(key.widen())));
     }
@@ -252,12 +270,14 @@ impl<W: KeyWord> Parts<'_, W> {
             for (row, (part, word_of, hash_of, _)) in (start..).zip(places.iter_mut()) {
                 (*word_of, *hash_of) = word(row);
                 *part = part_of(*hash_of, self.bits) as u32;
-                self.parts[*part as usize].ask_for_slot(*hash_of);
+                let table = &self.parts[*part as usize];
+                table.ask_for_slot(table.slot_of(*hash_of));
             }
             for (part, _, hash, run) in places.iter_mut() {
                 let table = &self.parts[*part as usize];
                 *run = table.run(*hash);
                 table.ask_for_keys(*run);
+                table.ask_for_rows(*run);
             }
             let each = (start..).zip(places.iter()).map(|(row, (part, word, _, run))| {
                 let table = &self.parts[*part as usize];
@@ -275,44 +295,58 @@ impl<W: KeyWord> Parts<'_, W> {
     }
 }
 
-/// Finds words where each is there once, in the table of its hash. `IS_FAR` says whether memory is to be asked for.
+/// Finds words where each is there once, in the table of the part of its hash. `IS_FAR` says whether memory is to be asked for, `IN_ORDER` whether the
+/// number of a row is its place.
+///
+/// A key's slot is computed once, and its tags are not asked: the keys of the slot are compared in any case. Of one table, what it is made of stays
+/// in registers: a row has a number and nothing else between the loops.
 #[inline]
-fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
-    table_of: impl Fn(u64) -> &'a Unchained<W>,
-    first: &'a Unchained<W>,
+fn find_ones<'a, W: KeyWord, const IS_FAR: bool, const IN_ORDER: bool>(
+    part_of: impl Fn(u64) -> u32,
+    table_of: impl Fn(u32) -> &'a Unchained<W>,
     keys: &[W],
     secret: Secret,
     valid: Option<&NullBuffer>,
     ones: &mut Ones,
 ) {
     ones.begin(keys.len());
-    let mut places = [(first, 0_u64, Run::default()); TOGETHER];
+    let (mut parts, mut slots, mut runs) = ([0_u32; TOGETHER], [0_u32; TOGETHER], [Run::default(); TOGETHER]);
     let (mut rows, mut probed) = ([0_u32; TOGETHER], [0_u32; TOGETHER]);
     for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-        let places = &mut places[..keys.len()];
+        let (parts, slots, runs) = (&mut parts[..keys.len()], &mut slots[..keys.len()], &mut runs[..keys.len()]);
         if IS_FAR {
-            for ((table, hash, _), key) in places.iter_mut().zip(keys) {
-                *hash = key.hash(secret);
-                *table = table_of(*hash);
-                table.ask_for_slot(*hash);
+            // Each loop asks for what the next one reads.
+            for (key, (part, slot)) in keys.iter().zip(parts.iter_mut().zip(slots.iter_mut())) {
+                let hash = key.hash(secret);
+                *part = part_of(hash);
+                let table = table_of(*part);
+                *slot = table.slot_of(hash);
+                table.ask_for_slot(*slot);
             }
-            for (table, hash, run) in places.iter_mut() {
-                *run = table.run(*hash);
+            for (run, (part, slot)) in runs.iter_mut().zip(parts.iter().zip(slots.iter())) {
+                let table = table_of(*part);
+                *run = table.run_of_slot(*slot);
                 table.ask_for_keys(*run);
+                if !IN_ORDER {
+                    table.ask_for_rows(*run);
+                }
             }
         } else {
-            for ((table, hash, run), key) in places.iter_mut().zip(keys) {
-                *hash = key.hash(secret);
-                *table = table_of(*hash);
-                *run = table.run(*hash);
+            for (key, (part, run)) in keys.iter().zip(parts.iter_mut().zip(runs.iter_mut())) {
+                let hash = key.hash(secret);
+                *part = part_of(hash);
+                let table = table_of(*part);
+                *run = table.run_of_slot(table.slot_of(hash));
             }
         }
         let (start, mut count) = (number * TOGETHER, 0);
-        for ((row, key), (table, _, run)) in (start..).zip(keys).zip(places.iter()) {
+        for (row, (key, (part, run))) in (start..).zip(keys.iter().zip(parts.iter().zip(runs.iter()))) {
+            let table = table_of(*part);
             let (place, is_there) = table.only(*run, *key);
             // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
             // a place.
-            (rows[count % TOGETHER], probed[count % TOGETHER]) = (table.row(place), row as u32);
+            let found = if IN_ORDER { place } else { table.row(place) };
+            (rows[count % TOGETHER], probed[count % TOGETHER]) = (found, row as u32);
             count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
         }
         ones.rows.extend_from_slice(&rows[..count]);
@@ -470,6 +504,11 @@ impl Index for Texts {
         });
     }
 
+    /// Keys lie with the numbers that rows have.
+    fn renumber(&mut self, _: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        None
+    }
+
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
         each_row(&self.parts, |_, row| next(Key::Bytes(bytes_at(&self.keys, row))));
     }
@@ -495,7 +534,10 @@ impl<W: KeyWord> Index for Numbers<W> {
     fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool {
         let keys = W::of(&packed.keys);
         ones.rows.clear();
-        ones.rows.extend(keys.iter().map(|key| self.table.row(key.widen() as u64)));
+        match self.table.series() {
+            Some(series) => ones.rows.extend(keys.iter().map(|key| series.row(key.widen() as u64))),
+            None => ones.rows.extend(keys.iter().map(|key| self.table.row(key.widen() as u64))),
+        }
         // As a rule all are there.
         let missing = ones.rows.iter().filter(|row| **row == NOBODY).count();
         if missing == 0 && valid.is_none() {
@@ -556,6 +598,10 @@ impl<W: KeyWord> Index for Numbers<W> {
                 W::push(keys, W::narrow(u128::from(key)));
             }
         }
+    }
+
+    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
+        may().then(|| (self.table.renumber(), self.table.bytes()))
     }
 
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
@@ -664,9 +710,15 @@ fn put<W: Copy>(
     tables
 }
 
-/// A table of a part.
-pub(crate) fn table_of<W: KeyWord>(keys: Vec<W>, rows: Vec<u32>, bits: u32, secret: Secret) -> Unchained<W> {
-    Unchained::new(keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
+/// A table of a part, with so many slots.
+pub(crate) fn table_of<W: KeyWord>(
+    slots: usize,
+    keys: Vec<W>,
+    rows: Vec<u32>,
+    bits: u32,
+    secret: Secret,
+) -> Unchained<W> {
+    Unchained::with_slots(slots, keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
 }
 
 /// The same of keys that are bytes.
@@ -677,3 +729,6 @@ pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &
     };
     Unchained::new(keys, rows, bits, whole, order)
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,12 +97,12 @@ impl Sides<'_> {
 
 /// Rows of a column that lies in chunks.
 fn gather(chunks: &[ArrayRef], rows: &[u32], places: &mut Vec<(usize, usize)>) -> Result<ArrayRef> {
+    if let Some(gathered) = gather_numbers(chunks, rows) {
+        return Ok(gathered);
+    }
     if let [only] = chunks {
         let rows = UInt32Array::from(rows.to_vec());
         return Ok(take(only, &rows, None)?);
-    }
-    if let Some(gathered) = gather_numbers(chunks, rows) {
-        return Ok(gathered);
     }
     if places.is_empty() {
         places.extend(rows.iter().map(|row| place_of(*row)));
@@ -114,31 +114,25 @@ fn gather(chunks: &[ArrayRef], rows: &[u32], places: &mut Vec<(usize, usize)>) -
 /// Rows that are asked for together.
 const TOGETHER: usize = 64;
 
-/// The same of numbers; `None` of others.
-fn gather_numbers(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
+/// The same of numbers; `None` of others. In one array the number of a row is its place, however many there are: see `build`.
+pub(crate) fn gather_numbers(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
     fn of<T: ArrowPrimitiveType>(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
         let arrays: Vec<&PrimitiveArray<T>> =
             chunks.iter().map(|chunk| chunk.as_primitive_opt::<T>()).collect::<Option<_>>()?;
         let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.values()[..]).collect();
-        let is_far = arrays.iter().map(|array| array.len()).sum::<usize>() * size_of::<T::Native>() > NEAR;
-        let mut gathered: Vec<T::Native> = Vec::with_capacity(rows.len());
-        for together in rows.chunks(TOGETHER) {
-            if is_far {
-                for row in together {
-                    let (chunk, place) = place_of(*row);
-                    ask_for(values[chunk], place);
-                }
-            }
-            gathered.extend(together.iter().map(|row| {
-                let (chunk, place) = place_of(*row);
-                values[chunk][place]
-            }));
-        }
+        let gathered: Vec<T::Native> = match &values[..] {
+            // So few instructions that the processor has many of them under way, and waits for their memory at the same time without being asked.
+            [only] => rows.iter().map(|row| only[*row as usize]).collect(),
+            values => of_chunks(values, rows),
+        };
         let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
         let nulls = has_nulls.then(|| {
-            NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |at| {
-                let (chunk, place) = place_of(rows[at]);
-                arrays[chunk].is_valid(place)
+            NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |at| match &arrays[..] {
+                [only] => only.is_valid(rows[at] as usize),
+                arrays => {
+                    let (chunk, place) = place_of(rows[at]);
+                    arrays[chunk].is_valid(place)
+                }
             }))
         });
         let data_type = chunks.first()?.data_type().clone();
@@ -155,6 +149,26 @@ fn gather_numbers(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
         DataType::Timestamp(TimeUnit::Microsecond, _) => of::<TimestampMicrosecondType>(chunks, rows),
         _ => None,
     }
+}
+
+/// Values of rows in several chunks.
+#[inline]
+fn of_chunks<N: Copy>(chunks: &[&[N]], rows: &[u32]) -> Vec<N> {
+    let is_far = chunks.iter().map(|chunk| size_of_val(*chunk)).sum::<usize>() > NEAR;
+    let mut gathered = Vec::with_capacity(rows.len());
+    for together in rows.chunks(TOGETHER) {
+        if is_far {
+            for row in together {
+                let (chunk, place) = place_of(*row);
+                ask_for(chunks[chunk], place);
+            }
+        }
+        gathered.extend(together.iter().map(|row| {
+            let (chunk, place) = place_of(*row);
+            chunks[chunk][place]
+        }));
+    }
+    gathered
 }
 
 /// Batches that come out, put together where they are small.

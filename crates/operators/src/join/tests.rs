@@ -27,6 +27,7 @@ use crate::hash_table::hash::Secret;
 mod early;
 mod far;
 mod held;
+mod ordered;
 mod panics;
 mod skew;
 mod spilled;

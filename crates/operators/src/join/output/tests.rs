@@ -1,6 +1,6 @@
 //! Rows of columns that lie in chunks, beside Arrow's own way: of columns that a processor's cache holds, and of such that it does not.
 
-use arrow::array::{Int16Array, Int64Array};
+use arrow::array::{Int16Array, Int64Array, StringArray};
 
 use super::*;
 use crate::aggregate::tests::scrambled;
@@ -26,5 +26,19 @@ fn rows_of_chunks_are_gathered_near_and_far() {
         let rows: Vec<u32> = places.iter().map(|(chunk, place)| row_number(*chunk, *place)).collect();
         let arrays: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
         assert_eq!(&gather(&chunks, &rows, &mut Vec::new()).unwrap(), &interleave(&arrays, &places).unwrap());
+    }
+}
+
+#[test]
+fn rows_of_one_array_are_its_places() {
+    // More than a chunk has.
+    let all = 70_000_u64;
+    let numbers = (0..all).map(|place| (!place.is_multiple_of(5)).then_some(place as i64));
+    let texts = (0..all).map(|place| (!place.is_multiple_of(3)).then(|| place.to_string()));
+    let columns: [ArrayRef; 2] = [Arc::new(numbers.collect::<Int64Array>()), Arc::new(texts.collect::<StringArray>())];
+    let rows: Vec<u32> = (0..1000).map(|row| (scrambled(row) % all) as u32).chain([all as u32 - 1]).collect();
+    for column in columns {
+        let expected = take(&column, &UInt32Array::from(rows.clone()), None).unwrap();
+        assert_eq!(&gather(&[column], &rows, &mut Vec::new()).unwrap(), &expected);
     }
 }

@@ -17,8 +17,8 @@ fn keyed(keys: impl Iterator<Item = Option<i64>>) -> RecordBatch {
 fn keys_that_are_there_once_are_found_near_and_far() {
     let runtime = runtime();
     let bytes = |rows: i64| Unchained::<u64>::bytes_for(rows as usize);
-    // A table alone of which nothing is asked for, one of which it is, and several of them.
-    let sizes = [100_i64, 400, 3000];
+    // A table alone of which nothing is asked for, one of which it is, one in the place of two where memory has room for it, and several of them.
+    let sizes = [100_i64, 400, 900, 3000];
     assert!(bytes(sizes[0]) <= NEAR && NEAR < bytes(sizes[1]));
     // Too far apart to be counted; some are looked up several times, some are not there, some are NULL.
     let right = keyed((0..2500).map(|row| (row % 13 > 0).then_some(row * 7 % 1200 * 397)));
@@ -34,6 +34,9 @@ fn keys_that_are_there_once_are_found_near_and_far() {
             let found = run(&runtime, &plan, &context_of(1 << 30, 1000));
             let expected = origins(&expected, &left, &right, join_type);
             assert!(origins(&found, &left, &right, join_type) == expected, "{rows} {join_type}");
+            let less = own(&stock(&left_table, &right_table, &wanted), None);
+            let found = run(&runtime, &less, &context_of((peak(&plan) * 9 / 10).max(1 << 14), 1000));
+            assert!(origins(&found, &left, &right, join_type) == expected, "{rows} {join_type}, with less memory");
         }
     }
 }
