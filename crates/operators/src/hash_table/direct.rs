@@ -48,7 +48,7 @@ impl Counting {
 
 /// Slots of a segment: those that no key is in are not there.
 const SEGMENT_BITS: u32 = if cfg!(test) { 2 } else { 16 };
-const SEGMENT: usize = 1 << SEGMENT_BITS;
+pub(crate) const SEGMENT: usize = 1 << SEGMENT_BITS;
 
 /// See the module.
 #[derive(Debug)]
@@ -133,15 +133,24 @@ impl Direct {
         usize::try_from(number.wrapping_sub(self.first)).ok().and_then(|at| self.segments.get(at))
     }
 
-    /// Bytes of those of the segments that are not there yet.
+    /// How many segments lie between the first and the last one when these are there, too.
+    fn span_with(&self, touched: &Touched) -> usize {
+        let end = (self.first + self.segments.len() as u64).max(touched.first + touched.is_touched.len() as u64);
+        (end - self.first.min(touched.first)) as usize
+    }
+
+    /// Bytes of those of the segments that are not there yet, and of what is added to their list.
     pub(crate) fn missing_bytes(&self, touched: &Touched) -> usize {
+        let listed = self.span_with(touched).saturating_sub(self.segments.capacity()) * size_of::<Vec<u32>>();
         let is_missing = |at: &u64| self.segment(touched.first + at).is_none_or(Vec::is_empty);
         let numbers = (0..).zip(&touched.is_touched).filter(|(_, is_touched)| **is_touched).map(|(at, _)| at);
-        numbers.filter(is_missing).count() * SEGMENT * size_of::<u32>()
+        listed + numbers.filter(is_missing).count() * SEGMENT * size_of::<u32>()
     }
 
     /// Adds those that are not there yet.
     pub(crate) fn add_segments(&mut self, touched: &Touched) {
+        // As many as were charged.
+        self.segments.reserve_exact(self.span_with(touched) - self.segments.len());
         if touched.first < self.first {
             let more = (self.first - touched.first) as usize;
             self.segments.splice(0..0, std::iter::repeat_with(Vec::new).take(more));
@@ -255,9 +264,9 @@ mod tests {
             let mut touched = table.segments_of((place.min(counting.place(1)), place));
             touched.touch(place);
             let bytes = table.missing_bytes(&touched);
-            let before = table.segments.iter().map(Vec::len).sum::<usize>();
+            let before = table.bytes();
             table.add_segments(&touched);
-            assert_eq!((table.segments.iter().map(Vec::len).sum::<usize>() - before) * 4, bytes);
+            assert_eq!(table.bytes() - before, bytes);
             assert!(table.add(u64::from(*key as u32), row as u32));
         }
         assert!(!table.add(u64::from(-1_i32 as u32), 3));
