@@ -21,6 +21,12 @@ use crate::snapshot::{Registry, Snapshot};
 use crate::sync::{Mutex, RwLock};
 use crate::writeset::WriteSet;
 
+/// Rows and bytes of a commit that has not much to do.
+const SMALL_ROWS_MAX: usize = 1024;
+const SMALL_BYTES_MAX: usize = 1 << 20;
+/// Pieces of other tables that a small commit lets go before it is refused.
+const PIECES_MAX: u32 = 4;
+
 /// How a store is set up.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -135,18 +141,24 @@ impl Store {
     /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound; 55P03 where
     /// somebody else has locked a row, which [`WriteSet::take_stopped`] then names.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
-        match commit::commit(&self.common, writes) {
-            Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room() => {
-                commit::commit(&self.common, writes)
+        let mut refused = 0;
+        loop {
+            match commit::commit(&self.common, writes) {
+                Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room(writes, refused) => refused += 1,
+                done => return done,
             }
-            done => done,
         }
     }
 
-    /// Lets rows of tables that allow it go, where there is little room: whether there was anything to do.
-    fn make_room(&self) -> bool {
+    /// Lets rows of tables that allow it go, where there is little room, for a commit that was refused for want of it, so often
+    /// before: whether it is to be tried again. A small commit may run on a thread with other clients, and waits for pieces only.
+    fn make_room(&self, writes: &WriteSet, refused: u32) -> bool {
+        let is_small = writes.is_within(SMALL_ROWS_MAX, SMALL_BYTES_MAX);
+        if refused >= if is_small { PIECES_MAX } else { 1 } {
+            return false;
+        }
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
-        evicting.iter().for_each(|region| region.relieve());
+        evicting.iter().for_each(|region| if is_small { region.make_room() } else { region.relieve() });
         !evicting.is_empty()
     }
 
