@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ashlar_tests::pg::{self, Connection, Message};
 use ashlar_tests::process::wait_for;
+use ashlar_tests::resp::{Client, Reply};
 use ashlar_tests::{Ashlar, Options};
 
 use crate::http::{get, series};
@@ -357,6 +358,25 @@ fn a_long_string_of_short_statements_leaves_turns_and_ends_when_it_is_asked_to()
     read_until(&mut writer, b'Z');
     assert_eq!(writer.value("SELECT n FROM busy WHERE id = 1").unwrap(), "5000");
     drop(writer);
+    server.stop();
+}
+
+/// Fewer than there are between two looks at the clock: what they take counts.
+#[test]
+fn heavy_commands_of_a_pipeline_leave_turns() {
+    const BYTES: usize = 2000;
+    let server = one_thread();
+    let mut client = Client::connect(server.resp()).unwrap();
+    for (key, text) in [("one", "a".repeat(BYTES)), ("other", "ab".repeat(BYTES / 2))] {
+        client.command(&["SET", key, &text]).unwrap();
+    }
+    let lcs: Vec<Vec<u8>> = ["LCS", "one", "other", "LEN"].map(|word| word.as_bytes().to_vec()).to_vec();
+    let during = answers_during(&server, || {
+        let replies = client.pipeline(&vec![lcs.clone(); 60]).unwrap();
+        assert!(replies.iter().all(|reply| *reply == Reply::Integer(BYTES as i64 / 2)));
+    });
+    assert!(during > MANY, "{during} answers during 60 commands of milliseconds each");
+    drop(client);
     server.stop();
 }
 

@@ -42,12 +42,15 @@ impl Region {
         self.lives().evicts.load(Ordering::Relaxed)
     }
 
-    /// Before a write, with no partition locked: lets rows go where there is little room.
+    /// Before a write, with no partition locked: lets rows go where there is little room. Whether it has had to, which takes some
+    /// milliseconds.
     #[inline]
-    pub(crate) fn make_room(&self) {
-        if self.evicts() && self.has_little() {
+    pub(crate) fn make_room(&self) -> bool {
+        let has_to = self.evicts() && self.has_little();
+        if has_to {
             self.make_room_now();
         }
+        has_to
     }
 
     /// Whether rows have to go. A write may let half of a partition's memory grow, so it is more where partitions are few.

@@ -158,7 +158,13 @@ impl Store {
             return false;
         }
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
-        evicting.iter().for_each(|region| if is_small { region.make_room() } else { region.relieve() });
+        for region in &evicting {
+            if is_small {
+                region.make_room();
+            } else {
+                region.relieve();
+            }
+        }
         !evicting.is_empty()
     }
 

@@ -1,8 +1,6 @@
 //! What a write does where there is far too little room: a piece, and the compactor the rest.
 
-use std::sync::Arc;
-
-use ashlar_base::{Datum, ErrorCode, Eviction, LifeOptions, Result, TableSchema};
+use ashlar_base::{Datum, ErrorCode, Result, TableSchema};
 
 use super::*;
 use crate::testing::numbers;

@@ -27,7 +27,12 @@ pub(super) struct Running {
     looked: Lookups,
     /// The same of all commands since they were last taken.
     lookups: Lookups,
+    /// Bytes that commands have gone through since that was last taken.
+    work: u64,
 }
+
+/// A write that had to let other rows go has done as much as somebody who goes through so many bytes.
+const MADE_ROOM_BYTES: u64 = 4 << 20;
 
 /// Reads by key: how many have found a row, and how many have not.
 #[derive(Clone, Copy, Default)]
@@ -84,6 +89,19 @@ impl Running {
     /// What counts so far.
     pub(super) fn lookups(&mut self) -> &mut Lookups {
         &mut self.lookups
+    }
+
+    /// The command has gone through so many bytes, or has done what takes as long.
+    #[inline]
+    pub(super) fn charge_work(&mut self, bytes: u64) {
+        self.work = self.work.saturating_add(bytes);
+    }
+
+    /// What commands have done since this was last asked.
+    #[inline]
+    pub(super) fn take_work(&mut self) -> u64 {
+        let made_room = if self.way.take_made_room() { MADE_ROOM_BYTES } else { 0 };
+        std::mem::take(&mut self.work).saturating_add(made_room)
     }
 
     /// Whether the command was stopped and is to run once more.

@@ -298,6 +298,13 @@ impl KeySession {
         self.reply_memory.give_back();
     }
 
+    /// Bytes that commands have gone through since this was last asked, and what else they have done in the time that so many take; what
+    /// they were sent and have answered comes on top.
+    #[inline]
+    pub fn take_work(&mut self) -> u64 {
+        self.running.take_work()
+    }
+
     /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.
     pub fn look_ahead(&self, unread: &[u8]) -> usize {
         let mut count = 0;
