@@ -189,12 +189,20 @@ pub(super) fn dbsize(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'
     Ok(())
 }
 
+/// Keys that go here: the memory of more is given back by another thread, which ends them one by one where a snapshot sees them.
+const FLUSHED_HERE_MAX: u64 = 4096;
+
 /// FLUSHALL and FLUSHDB: all keys go at once. Where a table has rows they would be keys too, and those are not for a cache to
 /// throw away.
 pub(super) fn flush(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let is_known = args.from(1).all(|word| is(word, "sync") || is(word, "async"));
     if args.len() > 2 || !is_known {
         return Err(KeyError::SYNTAX);
+    }
+    if let Some(done) = session.running.take_beside() {
+        done?;
+        reply.ok();
+        return Ok(());
     }
     let service = &session.service;
     let holds_rows = |table: &RowTable| table.region.id() != service.kv.id() && table.region.row_count() > 0;
@@ -203,6 +211,12 @@ pub(super) fn flush(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         return Err(KeyError::line(format!(
             "ERR rows of table \"{table}\" would go too: delete them first, or empty the plain keys alone by TRUNCATE kv in SQL"
         )));
+    }
+    if service.kv.row_estimate() > FLUSHED_HERE_MAX {
+        let kv = Arc::clone(&service.kv);
+        session.running.begin_beside(move || kv.truncate().map(drop));
+        // Nobody is told so: it runs once more, when that is done.
+        return Err(KeyError::Redis("TRYAGAIN the keys are being removed"));
     }
     service.kv.truncate()?;
     reply.ok();

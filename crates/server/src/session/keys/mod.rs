@@ -2,8 +2,8 @@
 //!
 //! The RESP door makes one [`KeySession`] for each connection and hands it every decoded command. A plain key is a
 //! row of the table `kv`; `table:{key}` is a row of any table, as a hash of its columns. No SQL and no DataFusion
-//! here, and a command waits for nothing but a row that a transaction has locked: it runs to its end under the locks of
-//! the partitions it touches.
+//! here, and a command waits for nothing but a row that a transaction has locked, or for another thread that removes all keys: it runs to
+//! its end under the locks of the partitions it touches.
 
 mod access;
 mod arguments;
