@@ -716,10 +716,10 @@ impl Region {
         other.take_numbers_of(self);
     }
 
-    /// 40001 for a snapshot from before the region took over the rows of another one: it would not find the rows that it sees.
+    /// Looks whether a snapshot can be read here.
     ///
     /// # Errors
-    /// That.
+    /// 40001 for one from before the region took over the rows of another one: it would not find what it sees.
     pub fn check_birth(&self, snapshot: &Snapshot) -> Result<()> {
         if self.is_younger_than(snapshot) { Err(changed(&self.schema())) } else { Ok(()) }
     }
