@@ -143,29 +143,27 @@ struct Listening {
 }
 
 impl Listening {
-    fn add(&mut self, kind: Kind, text: Arc<[u8]>, subscriber: &Arc<Subscriber>) {
-        let all = match kind {
+    fn of(&mut self, kind: Kind) -> &mut BTreeMap<Arc<[u8]>, Subscribers> {
+        match kind {
             Kind::Name => &mut self.names,
-            Kind::Pattern => {
-                self.texts = None;
-                &mut self.patterns
-            }
-        };
-        all.entry(text).or_default().insert(subscriber.client.id, Arc::clone(subscriber));
+            Kind::Pattern => &mut self.patterns,
+        }
+    }
+
+    fn add(&mut self, kind: Kind, text: Arc<[u8]>, subscriber: &Arc<Subscriber>) {
+        if kind == Kind::Pattern && !self.patterns.contains_key(&text) {
+            self.texts = None;
+        }
+        self.of(kind).entry(text).or_default().insert(subscriber.client.id, Arc::clone(subscriber));
     }
 
     fn remove(&mut self, kind: Kind, text: &[u8], subscriber: &Subscriber) {
-        let all = match kind {
-            Kind::Name => &mut self.names,
-            Kind::Pattern => {
+        let Some(subscribers) = self.of(kind).get_mut(text) else { return };
+        subscribers.remove(&subscriber.client.id);
+        if subscribers.is_empty() {
+            self.of(kind).remove(text);
+            if kind == Kind::Pattern {
                 self.texts = None;
-                &mut self.patterns
-            }
-        };
-        if let Some(subscribers) = all.get_mut(text) {
-            subscribers.remove(&subscriber.client.id);
-            if subscribers.is_empty() {
-                all.remove(text);
             }
         }
     }
