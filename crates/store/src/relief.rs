@@ -76,8 +76,7 @@ impl Region {
             None if !self.has_hardly_any() => return,
             None => lives.relieving.lock(),
         };
-        let count = u64::from(self.partition_count());
-        let mut partitions = (BYTES_PER_WRITE * count / self.bytes().max(1)).clamp(1, count);
+        let mut partitions = self.partitions_of_a_piece();
         while partitions > 0 && self.has_little() {
             partitions -= 1;
             let has_freed = self.relieve_next();
@@ -88,11 +87,26 @@ impl Region {
         MutexGuard::unlock_fair(one);
     }
 
+    /// Partitions that one write goes through at most.
+    fn partitions_of_a_piece(&self) -> u32 {
+        let count = u64::from(self.partition_count());
+        (BYTES_PER_WRITE * count / self.bytes().max(1)).clamp(1, count) as u32
+    }
+
     /// Lets rows go until there is room, or no more can go.
     pub(crate) fn relieve(&self) {
-        let lives = Arc::clone(self.lives());
         // Several times round, an eighth each time.
-        for _ in 0..u32::from(self.partition_count()) * EVICTED_SHARE as u32 {
+        self.relieve_by(u32::from(self.partition_count()) * EVICTED_SHARE as u32);
+    }
+
+    /// Lets rows go until there is room, but no more than one write does.
+    pub(crate) fn relieve_a_piece(&self) {
+        self.relieve_by(self.partitions_of_a_piece());
+    }
+
+    fn relieve_by(&self, partitions: u32) {
+        let lives = Arc::clone(self.lives());
+        for _ in 0..partitions {
             if !self.evicts() || !self.has_little() {
                 return;
             }

@@ -160,7 +160,7 @@ impl Store {
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
         for region in &evicting {
             if is_small {
-                region.make_room();
+                region.relieve_a_piece();
             } else {
                 region.relieve();
             }
