@@ -181,11 +181,16 @@ pub(super) fn count(service: &KeyService) -> u64 {
 /// What it takes to look into a partition, in bytes that one could go through meanwhile.
 const PARTITION_WORK: u64 = 64;
 
+/// What it takes to look into all partitions.
+pub(super) fn work(service: &KeyService) -> u64 {
+    PARTITION_WORK * u64::from(service.kv.partition_count()) * tables(service).len() as u64
+}
+
 pub(super) fn dbsize(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let service = &session.service;
-    let partitions = u64::from(service.kv.partition_count()) * tables(service).len() as u64;
-    session.running.charge_work(partitions * PARTITION_WORK);
-    reply.integer(i64::try_from(count(&session.service)).unwrap_or(i64::MAX));
+    let keys = count(&session.service);
+    // Those that end by themselves are looked at.
+    session.running.charge_work(work(&session.service).saturating_add(keys));
+    reply.integer(i64::try_from(keys).unwrap_or(i64::MAX));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use ashlar_protocol::resp::{ReplyWriter, Version};
 
 use super::arguments::Args;
 use super::error::{KeyError, Outcome};
-use super::subscriptions::{Kind, Subscriptions};
+use super::subscriptions::{Kind, PATTERN_WORK, Subscriptions};
 use super::table::KnownCommand;
 use super::{KeySession, Reply};
 
@@ -182,6 +182,9 @@ pub(super) fn channels(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
         return Err(KeyError::line(line));
     }
     let names = session.service.channels.names(if args.len() == 3 { args.at(2) } else { b"*" });
+    // All are compared, which the reply does not say.
+    let (all, _) = session.service.channels.counts();
+    session.running.charge_work(PATTERN_WORK as u64 * all as u64);
     reply.array(names.len());
     for name in &names {
         reply.bulk(name);

@@ -32,7 +32,7 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 const ROUNDS: usize = 3;
 
 /// What a pattern takes to be compared besides its bytes, as so many of them.
-const PATTERN_WORK: usize = 64;
+pub(super) const PATTERN_WORK: usize = 64;
 
 /// What is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
