@@ -5,7 +5,7 @@
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -91,8 +91,8 @@ struct Life {
     statistics: RwLock<Option<Arc<TableStatistics>>>,
     /// Set with every partition locked.
     dropped: AtomicBool,
-    /// Another region has the rows since it was dropped.
-    is_replaced: AtomicBool,
+    /// The region that has the rows and the indexes since it was dropped, where there is one.
+    heir: Mutex<Option<Weak<Region>>>,
     /// When it took over the rows of another region; zero where it never did.
     born: AtomicU64,
 }
@@ -273,7 +273,7 @@ impl Region {
 
     /// Why a region that was dropped is neither read nor written.
     pub(crate) fn gone(&self) -> Error {
-        if self.life.is_replaced.load(Ordering::Acquire) {
+        if self.life.heir.lock().is_some() {
             return changed(&self.schema());
         }
         let name = &self.shape.read().schema.name;
@@ -709,8 +709,8 @@ impl Region {
 
     /// Nobody writes to the region, or begins to read it, from now on: another one has its rows, and what its columns count. With every
     /// partition locked, at the time of the commit that gives the other one the rows.
-    pub(crate) fn retire_for(&self, other: &Self, at: Timestamp) {
-        self.life.is_replaced.store(true, Ordering::Release);
+    pub(crate) fn retire_for(&self, other: &Arc<Self>, at: Timestamp) {
+        *self.life.heir.lock() = Some(Arc::downgrade(other));
         self.life.dropped.store(true, Ordering::Release);
         other.life.born.store(at.0, Ordering::Release);
         other.take_numbers_of(self);

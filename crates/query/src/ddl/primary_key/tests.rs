@@ -91,6 +91,21 @@ fn an_index_that_goes_meanwhile_goes_for_good_or_stays() {
 }
 
 #[test]
+fn an_index_of_a_block_that_is_rolled_back_is_not_left_behind() {
+    let engine = engine_with(&["CREATE TABLE t (a integer NOT NULL, b text)", "CREATE INDEX t_b ON t (b)"]);
+    let mut making = transaction();
+    run(&engine, &mut making, "CREATE UNIQUE INDEX t_both ON t (a, b)", true).unwrap();
+    alone(&engine, "ALTER TABLE t ADD PRIMARY KEY (a)").unwrap();
+    let names = || {
+        let indexes = engine.catalog().grid_table("t").unwrap().every_index();
+        indexes.iter().map(|index| index.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["t_b", "t_both"]);
+    making.rollback(engine.catalog(), engine.store());
+    assert_eq!(names(), ["t_b"]);
+}
+
+#[test]
 fn a_snapshot_from_before_does_not_find_the_table_empty() {
     let engine = engine_with(&["CREATE TABLE t (a integer, b text)", "INSERT INTO t VALUES (1, 'x')"]);
     let mut old = Transaction::new(Isolation::RepeatableRead, false, false);
