@@ -2,8 +2,8 @@
 //!
 //! Called by DDL. What an index holds is in the partitions: see `partition::indexes`.
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use ashlar_base::{IndexDef, PartitionId, Result};
 
