@@ -154,7 +154,8 @@ impl Store {
     /// before: whether it is to be tried again. A small commit may run on a thread with other clients, and waits for pieces only.
     fn make_room(&self, writes: &WriteSet, refused: u32) -> bool {
         let is_small = writes.is_within(SMALL_ROWS_MAX, SMALL_BYTES_MAX);
-        if refused >= if is_small { PIECES_MAX } else { 1 } {
+        let refused_max = if is_small { PIECES_MAX } else { 1 };
+        if refused >= refused_max {
             return false;
         }
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
