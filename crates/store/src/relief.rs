@@ -99,9 +99,12 @@ impl Region {
         self.relieve_by(u32::from(self.partition_count()) * EVICTED_SHARE as u32);
     }
 
-    /// Lets rows go until there is room, but no more than one write does.
-    pub(crate) fn relieve_a_piece(&self) {
-        self.relieve_by(self.partitions_of_a_piece());
+    /// Lets rows go until there is room, but for a commit of so many bytes no more than one write does, and twice as many bytes.
+    pub(crate) fn relieve_for(&self, bytes: u64) {
+        let count = u64::from(self.partition_count());
+        let each = (self.bytes() / count).max(1);
+        let more = bytes.saturating_mul(2 * EVICTED_SHARE) / each;
+        self.relieve_by(self.partitions_of_a_piece() + more.min(count * EVICTED_SHARE) as u32);
     }
 
     fn relieve_by(&self, partitions: u32) {

@@ -21,11 +21,8 @@ use crate::snapshot::{Registry, Snapshot};
 use crate::sync::{Mutex, RwLock};
 use crate::writeset::WriteSet;
 
-/// Rows and bytes of a commit that has not much to do.
-const SMALL_ROWS_MAX: usize = 1024;
-const SMALL_BYTES_MAX: usize = 1 << 20;
-/// Pieces of other tables that a small commit lets go before it is refused.
-const PIECES_MAX: u32 = 4;
+/// How often a commit is tried again after rows of other tables have gone for it.
+const REFUSED_MAX: u32 = 4;
 
 /// How a store is set up.
 #[derive(Clone, Debug)]
@@ -151,21 +148,14 @@ impl Store {
     }
 
     /// Lets rows of tables that allow it go, where there is little room, for a commit that was refused for want of it, so often
-    /// before: whether it is to be tried again. A small commit may run on a thread with other clients, and waits for pieces only.
+    /// before: whether it is to be tried again. The commit may run on a thread with other clients: this takes as long as it does.
     fn make_room(&self, writes: &WriteSet, refused: u32) -> bool {
-        let is_small = writes.is_within(SMALL_ROWS_MAX, SMALL_BYTES_MAX);
-        let refused_max = if is_small { PIECES_MAX } else { 1 };
-        if refused >= refused_max {
+        if refused >= REFUSED_MAX {
             return false;
         }
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
-        for region in &evicting {
-            if is_small {
-                region.relieve_a_piece();
-            } else {
-                region.relieve();
-            }
-        }
+        let bytes = writes.row_bytes() as u64;
+        evicting.iter().for_each(|region| region.relieve_for(bytes));
         !evicting.is_empty()
     }
 

@@ -113,9 +113,12 @@ impl WriteSet {
     pub fn is_within(&self, rows_max: usize, bytes_max: usize) -> bool {
         let rows: usize = self.staged.iter().map(|staged| staged.row_count()).sum();
         let truncates = self.staged.iter().any(|staged| staged.truncates());
-        !truncates
-            && rows <= rows_max
-            && self.staged.iter().map(|staged| staged.row_bytes()).sum::<usize>() <= bytes_max
+        !truncates && rows <= rows_max && self.row_bytes() <= bytes_max
+    }
+
+    /// Bytes of the rows that are pending, about.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.staged.iter().map(|staged| staged.row_bytes()).sum()
     }
 
     /// What is pending for a key.
