@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ashlar_tests::pg::{self, Connection, Message};
 use ashlar_tests::process::wait_for;
+use ashlar_tests::resp::{Client, Reply};
 use ashlar_tests::{Ashlar, Options};
 
 use crate::http::{get, series};
@@ -357,6 +358,68 @@ fn a_long_string_of_short_statements_leaves_turns_and_ends_when_it_is_asked_to()
     read_until(&mut writer, b'Z');
     assert_eq!(writer.value("SELECT n FROM busy WHERE id = 1").unwrap(), "5000");
     drop(writer);
+    server.stop();
+}
+
+/// Fewer than there are between two looks at the clock: what they take counts.
+#[test]
+fn heavy_commands_of_a_pipeline_leave_turns() {
+    const BYTES: usize = 2000;
+    let server = one_thread();
+    let mut client = Client::connect(server.resp()).unwrap();
+    for (key, text) in [("one", "a".repeat(BYTES)), ("other", "ab".repeat(BYTES / 2))] {
+        client.command(&["SET", key, &text]).unwrap();
+    }
+    let lcs: Vec<Vec<u8>> = ["LCS", "one", "other", "LEN"].map(|word| word.as_bytes().to_vec()).to_vec();
+    let during = answers_during(&server, || {
+        let replies = client.pipeline(&vec![lcs.clone(); 60]).unwrap();
+        assert!(replies.iter().all(|reply| *reply == Reply::Integer(BYTES as i64 / 2)));
+    });
+    assert!(during > MANY, "{during} answers during 60 commands of milliseconds each");
+    drop(client);
+    server.stop();
+}
+
+/// Keys that a snapshot still sees end one by one.
+#[test]
+fn a_flush_of_many_keys_leaves_turns_and_is_answered_when_they_are_gone() {
+    const KEYS: usize = 200_000;
+    let server = Ashlar::start(Options { config: "[server]\ncores = 1\n".to_owned(), ..Options::default() }).unwrap();
+    let ok = Reply::Simple("OK".to_owned());
+    let mut client = Client::connect(server.resp()).unwrap();
+    for first in (0..KEYS).step_by(1000) {
+        let mut words = vec!["MSET".to_owned()];
+        words.extend((first..first + 1000).flat_map(|key| [format!("key:{key}"), key.to_string()]));
+        assert_eq!(client.command(&words).unwrap(), ok);
+    }
+    let mut reader = server.connect();
+    reader.query("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(reader.value("SELECT count(*) FROM kv").unwrap(), KEYS.to_string());
+    let (answers, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let during = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = Client::connect(server.resp()).unwrap();
+            while !done.load(Ordering::Acquire) {
+                assert_eq!(other.command(&["ECHO", "x"]).unwrap(), Reply::bulk("x"));
+                answers.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let runs = wait_for(Duration::from_secs(30), || answers.load(Ordering::Acquire) > 100);
+        let before = answers.load(Ordering::Acquire);
+        let flushed = client.command(&["FLUSHALL"]);
+        let during = answers.load(Ordering::Acquire) - before;
+        done.store(true, Ordering::Release);
+        assert!(runs, "the other connection is not answered");
+        assert_eq!(flushed.unwrap(), ok);
+        during
+    });
+    assert!(during > MANY, "{during} answers during a FLUSHALL");
+    assert_eq!(client.command(&["DBSIZE"]).unwrap(), Reply::Integer(0));
+    assert_eq!(reader.value("SELECT count(*) FROM kv").unwrap(), KEYS.to_string());
+    // The connection goes on as any other, and the next one has nothing to remove.
+    let both = client.pipeline(&[vec![b"FLUSHALL".to_vec()], vec![b"ECHO".to_vec(), b"y".to_vec()]]).unwrap();
+    assert_eq!(both, [ok, Reply::bulk("y")]);
+    drop((client, reader));
     server.stop();
 }
 

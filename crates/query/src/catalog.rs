@@ -164,7 +164,9 @@ impl CatalogState {
         // A table without a key has no name for it.
         let key = Some(schema.key_name.as_str()).filter(|name| !name.is_empty());
         let mut wanted = key.into_iter().chain(indexes.iter().map(|index| index.name.as_str()));
-        match wanted.find(|wanted| self.tables.contains_key(*wanted) || is_index(wanted)) {
+        let is_other =
+            |wanted: &str| self.tables.contains_key(wanted) || self.sequences.get(wanted).is_some() || is_index(wanted);
+        match wanted.find(|wanted| is_other(wanted)) {
             Some(wanted) => Err(is_taken(wanted)),
             None => Ok(()),
         }
@@ -203,6 +205,12 @@ impl CatalogState {
         self.fleet.as_ref()
     }
 
+    /// What is said of a table is said of another one, whose its sequences are too.
+    fn inherit(&mut self, of: TableId, table: TableId) {
+        self.comments.inherit(of, table);
+        self.sequences.inherit(of, table);
+    }
+
     /// Whether there is a table in other servers.
     pub(crate) fn has_sharded(&self) -> bool {
         self.tables.values().any(|table| matches!(table, Table::Sharded(_)))
@@ -217,7 +225,9 @@ enum Change {
     /// Of what is said of an object.
     Comment { subject: Subject, text: Option<Arc<str>> },
     /// Of a sequence.
-    Sequence { name: String, after: Option<NamedSequence> },
+    Sequence { name: String, before: Option<NamedSequence>, after: Option<NamedSequence> },
+    /// Of the table that has what is said of another one, and its sequences: whatever that is at COMMIT.
+    Heir { of: TableId, table: TableId },
 }
 
 /// The changes of one transaction on top of a picture.
@@ -243,6 +253,29 @@ impl CatalogDraft {
     /// How many changes there are: a mark for [`Catalog::rollback_to`].
     pub fn mark(&self) -> usize {
         self.changes.len()
+    }
+
+    /// Tables of which something is said, or that have got a sequence, are there, or made here: what is said of any other is lost.
+    ///
+    /// # Errors
+    /// 40001 where one has been dropped, or another one has its place.
+    fn check_tables(&self, current: &CatalogState) -> Result<()> {
+        for change in &self.changes {
+            let table = match change {
+                Change::Comment { subject: Subject::Of(table, _), text: Some(_) } => *table,
+                Change::Sequence { after: Some(NamedSequence { column: Some((table, _)), .. }), .. } => *table,
+                Change::Comment { .. } | Change::Sequence { .. } | Change::Name { .. } | Change::Heir { .. } => {
+                    continue;
+                }
+            };
+            let is_made =
+                |change: &Change| matches!(change, Change::Name { after: Some(made), .. } if made.id() == table);
+            if !current.tables.values().any(|known| known.id() == table) && !self.changes.iter().any(is_made) {
+                let was = self.base.tables.iter().find(|(_, known)| known.id() == table);
+                return Err(was_changed(was.map_or("", |(name, _)| name.as_str())));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -332,7 +365,7 @@ impl Catalog {
     /// count no more.
     ///
     /// # Errors
-    /// 42P07 where somebody has taken the name meanwhile, 42703 where a column has gone.
+    /// 42P07 where somebody has taken the name meanwhile, 42703 where a column has gone, 40001 where the table has.
     pub fn add_index(
         &self,
         region: &Arc<Region>,
@@ -342,8 +375,12 @@ impl Catalog {
         let reserved = self.publishing.lock();
         let state = self.current.load();
         let is_key = |table: &Table| matches!(table, Table::Grid(region) if region.schema().key_name == index.name);
+        if region.is_dropped() {
+            return Err(was_changed(&region.schema().name));
+        }
         let is_relation = reserved.contains(&index.name)
             || state.tables.contains_key(&index.name)
+            || state.sequences.get(&index.name).is_some()
             || state.tables.values().any(is_key)
             || state.index(&index.name, is_gone).is_some();
         if is_relation {
@@ -400,10 +437,20 @@ impl Catalog {
     /// Gives a name to a sequence, or takes it away, in a draft.
     pub(crate) fn put_sequence(&self, draft: &mut CatalogDraft, name: &str, after: Option<NamedSequence>) {
         let mut next = CatalogState::clone(&draft.state);
+        let before = next.sequences.get(name);
         next.sequences.set(name, after);
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         draft.state = Arc::new(next);
-        draft.changes.push(Change::Sequence { name: name.to_owned(), after });
+        draft.changes.push(Change::Sequence { name: name.to_owned(), before, after });
+    }
+
+    /// Gives a table what is said of another one, and its sequences, in a draft.
+    pub(crate) fn inherit(&self, draft: &mut CatalogDraft, of: TableId, table: TableId) {
+        let mut next = CatalogState::clone(&draft.state);
+        next.inherit(of, table);
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change::Heir { of, table });
     }
 
     /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
@@ -416,7 +463,8 @@ impl Catalog {
             match change {
                 Change::Name { name, after, .. } => self.put(draft, &name, after),
                 Change::Comment { subject, text } => self.comment(draft, subject, text),
-                Change::Sequence { name, after } => self.put_sequence(draft, &name, after),
+                Change::Sequence { name, after, .. } => self.put_sequence(draft, &name, after),
+                Change::Heir { of, table } => self.inherit(draft, of, table),
             }
         }
         let is_known = |id: &TableId| {
@@ -425,7 +473,7 @@ impl Catalog {
         };
         let made = undone.into_iter().filter_map(|change| match change {
             Change::Name { after, .. } => after.map(|table| table.id()),
-            Change::Comment { .. } | Change::Sequence { .. } => None,
+            Change::Comment { .. } | Change::Sequence { .. } | Change::Heir { .. } => None,
         });
         made.filter(|id| !is_known(id)).collect()
     }
@@ -448,8 +496,8 @@ impl Catalog {
     /// the tables that lost their name.
     ///
     /// # Errors
-    /// 40001 where another transaction changed one of the names since the draft was begun, 42P07 where one is kept for somebody else, and
-    /// the errors of `commit_rows`.
+    /// 40001 where another transaction changed one of the names since the draft was begun, or gave a table that something is said of
+    /// another place; 42P07 where a new name has been taken since or is kept for somebody else; and the errors of `commit_rows`.
     pub fn publish(&self, draft: &CatalogDraft, commit_rows: impl FnOnce() -> Result<()>) -> Result<Vec<TableId>> {
         self.publish_with(draft, &[], commit_rows)
     }
@@ -463,6 +511,8 @@ impl Catalog {
     ) -> Result<Vec<TableId>> {
         let reserved = self.publishing.lock();
         let mut next = CatalogState::clone(&self.current.load());
+        draft.check_tables(&next)?;
+        let is_reserved = |name: &String| reserved.contains(name) && !own.contains(name);
         let mut dropped = Vec::new();
         for change in &draft.changes {
             let (name, before, after) = match change {
@@ -471,21 +521,25 @@ impl Catalog {
                     next.comments.set(*subject, text.clone());
                     continue;
                 }
-                Change::Sequence { name, after } => {
-                    let is_new = after.is_some() && next.sequences.get(name).is_none();
-                    if is_new && next.is_relation(name) {
+                Change::Sequence { name, before, after } => {
+                    let is_new = before.is_none() && after.is_some();
+                    if is_new && (next.is_relation(name) || is_reserved(name)) {
                         return Err(is_taken(name));
                     }
+                    if next.sequences.get(name) != *before {
+                        return Err(was_changed(name));
+                    }
                     next.sequences.set(name, *after);
+                    continue;
+                }
+                Change::Heir { of, table } => {
+                    next.inherit(*of, *table);
                     continue;
                 }
             };
             let found = next.tables.get(name).map(Table::id);
             if found != *before {
-                return Err(Error::new(
-                    ErrorCode::SerializationFailure,
-                    format!("relation \"{name}\" was changed by a concurrent transaction"),
-                ));
+                return Err(was_changed(name));
             }
             dropped.extend(found);
             match after {
@@ -499,12 +553,16 @@ impl Catalog {
             if next.tables.get(own_name).map(Table::id) != Some(table.id()) {
                 continue;
             }
-            let mut others = reserved.iter().filter(|name| !own.contains(name));
+            let mut others = reserved.iter().filter(|name| is_reserved(name));
             if let Some(name) = others.find(|name| *name == own_name || table.names_index(name)) {
                 return Err(is_taken(name));
             }
-            if let Table::Grid(region) = table {
-                next.check_names(own_name, region)?;
+            match table {
+                Table::Grid(region) => next.check_names(own_name, region)?,
+                Table::File(_) | Table::Sharded(_) if next.sequences.get(own_name).is_some() => {
+                    return Err(is_taken(own_name));
+                }
+                Table::File(_) | Table::Sharded(_) => {}
             }
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
@@ -543,6 +601,12 @@ impl Drop for Reserved<'_> {
 
 fn is_taken(name: &str) -> Error {
     Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"))
+}
+
+/// 40001: somebody else was faster.
+pub(crate) fn was_changed(name: &str) -> Error {
+    let message = format!("relation \"{name}\" was changed by a concurrent transaction");
+    Error::new(ErrorCode::SerializationFailure, message)
 }
 
 fn kv_schema(id: TableId) -> TableSchema {

@@ -64,6 +64,20 @@ impl Comments {
         self.0.iter().map(|(subject, text)| (*subject, text))
     }
 
+    /// What is said of a table is said of another one.
+    pub(crate) fn inherit(&mut self, of: TableId, table: TableId) {
+        let is_of = |subject: &Subject| matches!(subject, Subject::Of(id, _) if *id == of);
+        if !self.0.keys().any(is_of) {
+            return;
+        }
+        let moved = |(subject, text): (Subject, Arc<str>)| match subject {
+            Subject::Of(id, part) if id == of => (Subject::Of(table, part), text),
+            other => (other, text),
+        };
+        let all = std::mem::take(Arc::make_mut(&mut self.0));
+        self.0 = Arc::new(all.into_iter().map(moved).collect());
+    }
+
     /// Forgets what is said of tables and parts that these tables are not and do not have.
     pub(crate) fn forget_gone<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) {
         if !self.0.keys().any(|subject| matches!(subject, Subject::Of(..))) {

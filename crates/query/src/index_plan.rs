@@ -107,6 +107,8 @@ impl IndexPlan {
         parameters: &[Value],
         emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
     ) -> Option<u64> {
+        // A snapshot that the table is too young for is told so by the plan that runs instead.
+        self.region.check_birth(snapshot).ok()?;
         let mut equal = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {
             // What does not fit the column is compared in another type.

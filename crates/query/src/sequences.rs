@@ -49,6 +49,17 @@ impl Sequences {
         };
     }
 
+    /// Those of a table's columns are those of another one's, which have their numbers.
+    pub(crate) fn inherit(&mut self, of: TableId, table: TableId) {
+        let is_of = |sequence: &NamedSequence| sequence.column.is_some_and(|(id, _)| id == of);
+        if !self.0.values().any(is_of) {
+            return;
+        }
+        for sequence in Arc::make_mut(&mut self.0).values_mut() {
+            sequence.column = sequence.column.map(|(id, column)| (if id == of { table } else { id }, column));
+        }
+    }
+
     /// Forgets those of columns that these tables do not have.
     pub(crate) fn forget_gone<'t>(&mut self, tables: impl Iterator<Item = &'t Table>) {
         if self.0.is_empty() {
@@ -146,5 +157,13 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool)
         return Err(Error::new(ErrorCode::NumericOutOfRange, message));
     }
     found.region.restart_numbers(found.column.id, value);
-    if is_called { found.region.next_number(&found.column).map(drop) } else { Ok(()) }
+    if is_called {
+        found.region.next_number(&found.column)?;
+    }
+    // Another table may have taken over the numbers meanwhile, and has not got this one then.
+    if found.region.is_dropped() {
+        let message = format!("could not set sequence \"{name}\" due to a change of its table");
+        return Err(Error::new(ErrorCode::SerializationFailure, message).with_hint("retry the transaction"));
+    }
+    Ok(())
 }

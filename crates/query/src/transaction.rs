@@ -10,7 +10,7 @@ use ashlar_base::{ColumnDefault, IndexDef, Result};
 use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
-use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
+use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table, was_changed};
 
 use locking::Locks;
 pub use locking::{Locked, Policy};
@@ -220,14 +220,11 @@ impl Transaction {
             return done;
         }
         let restarts = std::mem::take(&mut self.restarts);
-        let (made, dropped) = (std::mem::take(&mut self.made), std::mem::take(&mut self.dropped));
+        let made = std::mem::take(&mut self.made);
+        self.dropped.clear();
         if let Err(error) = done {
             made.iter().for_each(|(region, index)| region.drop_index(index));
             return Err(error);
-        }
-        dropped.iter().for_each(|(region, index)| region.drop_index(index));
-        if !dropped.is_empty() {
-            catalog.replan();
         }
         for region in restarts {
             for column in &region.schema().columns {
@@ -276,12 +273,22 @@ impl Transaction {
     }
 
     fn commit_work(&mut self, catalog: &Catalog, store: &Store) -> Result<()> {
-        let draft = self.catalog.take();
+        // An index goes as names do: whoever gives the rows to another table, with the index, does so before or after.
+        let draft = self.catalog.take().or_else(|| (!self.dropped.is_empty()).then(|| catalog.draft()));
         // What is validated is held by the writes themselves, until the store has validated it. This snapshot would
         // outlive that, and every row that the commit changes would have to be kept for it.
         self.fixed = None;
-        let writes = &mut self.writes;
-        let mut commit_rows = || if writes.is_empty() { Ok(()) } else { store.commit(writes).map(drop) };
+        let (writes, dropped) = (&mut self.writes, &self.dropped);
+        let mut commit_rows = || {
+            if let Some((region, _)) = dropped.iter().find(|(region, _)| region.is_dropped()) {
+                return Err(was_changed(&region.schema().name));
+            }
+            if !writes.is_empty() {
+                store.commit(writes)?;
+            }
+            dropped.iter().for_each(|(region, index)| region.drop_index(index));
+            Ok(())
+        };
         let Some(draft) = draft else {
             let done = commit_rows();
             self.note_stop();

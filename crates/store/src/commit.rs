@@ -118,7 +118,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-        locked.iter().for_each(Locked::set_shape);
+        locked.iter().for_each(|locked| locked.set_shape(timestamp));
         let left = locked.into_iter().map(|locked| locked.apply(stamp, is_blind)).collect::<Result<Vec<_>>>();
         Ok(left.map(|left| (timestamp, left.into_iter().flatten().collect())))
     });
@@ -214,8 +214,8 @@ impl<'a> Locked<'a> {
         if region.is_dropped() || region.version() != self.staged.base_version() {
             return Err(changed(self.staged.schema()));
         }
-        if let Some(indexes) = self.staged.retires()
-            && !region.every_index().iter().map(|index| index.id).eq(indexes.iter().map(|index| index.id))
+        if let Some(retirement) = self.staged.retires()
+            && !region.every_index().iter().map(|index| index.id).eq(retirement.indexes.iter().map(|index| index.id))
         {
             return Err(changed(self.staged.schema()));
         }
@@ -397,12 +397,12 @@ impl<'a> Locked<'a> {
     }
 
     /// The region has the shape that its partitions got with their room.
-    fn set_shape(&self) {
+    fn set_shape(&self, at: Timestamp) {
         if self.staged.altered_at().is_some() {
             self.staged.region().set_shape(self.staged.shape());
         }
-        if self.staged.retires().is_some() {
-            self.staged.region().retire();
+        if let Some(retirement) = self.staged.retires() {
+            self.staged.region().retire_for(&retirement.heir, at);
         }
     }
 }

@@ -190,7 +190,11 @@ impl Region {
 
     /// The partitions that may have a row, visible to the snapshot, which one probe of each of these lists finds; `None`: any
     /// may.
-    pub fn candidates_of(&self, _: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
+    pub fn candidates_of(&self, snapshot: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
+        if self.is_younger_than(snapshot) {
+            // Whoever reads any of them is told so.
+            return None;
+        }
         let count = self.partition_count();
         // Where the probe says which partition a row would be in, no directory knows better.
         let alone =

@@ -5,7 +5,7 @@
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -28,7 +28,7 @@ use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::statistics::TableStatistics;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::taken::Taken;
 use crate::writeset::ReadView;
@@ -91,6 +91,10 @@ struct Life {
     statistics: RwLock<Option<Arc<TableStatistics>>>,
     /// Set with every partition locked.
     dropped: AtomicBool,
+    /// The region that has the rows and the indexes since it was dropped, where there is one.
+    heir: Mutex<Option<Weak<Region>>>,
+    /// When it took over the rows of another region; zero where it never did.
+    born: AtomicU64,
 }
 
 /// A region under a shape that is not committed yet: the same partitions, read in another way.
@@ -267,7 +271,11 @@ impl Region {
         self.life.dropped.load(Ordering::Acquire)
     }
 
+    /// Why a region that was dropped is neither read nor written.
     pub(crate) fn gone(&self) -> Error {
+        if self.life.heir.lock().is_some() {
+            return changed(&self.schema());
+        }
         let name = &self.shape.read().schema.name;
         Error::new(ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist"))
     }
@@ -533,6 +541,7 @@ impl Region {
             if self.is_dropped() {
                 return Err(self.gone());
             }
+            self.check_birth(&view.snapshot)?;
             if let Some(wrong) = columns.iter().find(|&&ordinal| !shape.has(ordinal)) {
                 return Err(Error::internal(format!("table \"{}\" has no column {wrong}", shape.schema.name)));
             }
@@ -698,13 +707,30 @@ impl Region {
         Ok(rows)
     }
 
-    /// Nobody writes to the region, or begins to read it, from now on. With every partition locked.
-    pub(crate) fn retire(&self) {
+    /// Nobody writes to the region, or begins to read it, from now on: another one has its rows, and what its columns count. With every
+    /// partition locked, at the time of the commit that gives the other one the rows.
+    pub(crate) fn retire_for(&self, other: &Arc<Self>, at: Timestamp) {
+        *self.life.heir.lock() = Some(Arc::downgrade(other));
         self.life.dropped.store(true, Ordering::Release);
+        other.life.born.store(at.0, Ordering::Release);
+        other.take_numbers_of(self);
+    }
+
+    /// Looks whether a snapshot can be read here.
+    ///
+    /// # Errors
+    /// 40001 for one from before the region took over the rows of another one: it would not find what it sees.
+    pub fn check_birth(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.is_younger_than(snapshot) { Err(changed(&self.schema())) } else { Ok(()) }
+    }
+
+    /// Whether the region has taken over the rows of another one since a snapshot.
+    pub(crate) fn is_younger_than(&self, snapshot: &Snapshot) -> bool {
+        snapshot.timestamp().0 < self.life.born.load(Ordering::Acquire)
     }
 
     /// Columns that count go on with the numbers of another table.
-    pub fn take_numbers_of(&self, other: &Self) {
+    fn take_numbers_of(&self, other: &Self) {
         self.life.counters.take_those_of(&other.life.counters);
     }
 

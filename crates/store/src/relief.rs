@@ -2,9 +2,10 @@
 //!
 //! A table has little room when one part in sixteen of its `memory_max`, or of the server's bound, is left (more where it
 //! has few partitions). Then a write to a table that evicts first lets some rows of one partition go, and gives their
-//! memory back; the compactor does so until there is room again. One thread at a time does that for a table. What a write
-//! takes at once is less than that, so that writes are refused only where nothing more can go: where snapshots hold what
-//! has gone.
+//! memory back; the compactor does so until there is room again. One thread at a time does that for a table, and gives
+//! others their turn after each partition. What a write takes at once is less than that, so that writes are refused only
+//! where nothing more can go: where snapshots hold what has gone, and where a bound was set far below what there is, until
+//! so much has gone. No write waits for all of that: it lets a bounded piece go.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +16,15 @@ use crate::compactor::CompactionReport;
 use crate::partition::Limits;
 use crate::region::Region;
 use crate::segment::BYTES_MAX;
+use crate::sync::MutexGuard;
 
 /// One row of so many in a partition goes at once: what is left is copied, so that fewer would cost more copies.
 const EVICTED_SHARE: u64 = 8;
 /// Rows that go in one hold of a partition's lock.
 const EVICTED_PER_LOCK: usize = 512;
+/// Bytes of the partitions that a write lets rows go of, at most, or one partition: what is left of them is copied, in some
+/// milliseconds.
+const BYTES_PER_WRITE: u64 = 4 << 20;
 /// No more rows go where one of so many has gone, and its memory has not come back.
 const GONE_SHARE: u64 = 4;
 
@@ -37,12 +42,15 @@ impl Region {
         self.lives().evicts.load(Ordering::Relaxed)
     }
 
-    /// Before a write, with no partition locked: lets rows go where there is little room.
+    /// Before a write, with no partition locked: lets rows go where there is little room. Whether it has had to, which takes some
+    /// milliseconds.
     #[inline]
-    pub(crate) fn make_room(&self) {
-        if self.evicts() && self.has_little() {
+    pub(crate) fn make_room(&self) -> bool {
+        let has_to = self.evicts() && self.has_little();
+        if has_to {
             self.make_room_now();
         }
+        has_to
     }
 
     /// Whether rows have to go. A write may let half of a partition's memory grow, so it is more where partitions are few.
@@ -62,32 +70,53 @@ impl Region {
     #[cold]
     fn make_room_now(&self) {
         let lives = Arc::clone(self.lives());
-        let _one = match lives.relieving.try_lock() {
+        let one = match lives.relieving.try_lock() {
             Some(one) => one,
             // Somebody is at it, and there is enough until he is done.
             None if !self.has_hardly_any() => return,
             None => lives.relieving.lock(),
         };
-        let mut partitions = self.partition_count();
+        let mut partitions = self.partitions_of_a_piece();
         while partitions > 0 && self.has_little() {
             partitions -= 1;
             let has_freed = self.relieve_next();
             if has_freed && !self.has_hardly_any() {
-                return;
+                break;
             }
         }
+        MutexGuard::unlock_fair(one);
+    }
+
+    /// Partitions that one write goes through at most.
+    fn partitions_of_a_piece(&self) -> u32 {
+        let count = u64::from(self.partition_count());
+        (BYTES_PER_WRITE * count / self.bytes().max(1)).clamp(1, count) as u32
     }
 
     /// Lets rows go until there is room, or no more can go.
     pub(crate) fn relieve(&self) {
-        let lives = Arc::clone(self.lives());
-        let _one = lives.relieving.lock();
         // Several times round, an eighth each time.
-        for _ in 0..u32::from(self.partition_count()) * EVICTED_SHARE as u32 {
+        self.relieve_by(u32::from(self.partition_count()) * EVICTED_SHARE as u32);
+    }
+
+    /// Lets rows go until there is room, but for a commit of so many bytes no more than one write does, and twice as many bytes.
+    pub(crate) fn relieve_for(&self, bytes: u64) {
+        let count = u64::from(self.partition_count());
+        let each = (self.bytes() / count).max(1);
+        let more = bytes.saturating_mul(2 * EVICTED_SHARE) / each;
+        self.relieve_by(self.partitions_of_a_piece() + more.min(count * EVICTED_SHARE) as u32);
+    }
+
+    fn relieve_by(&self, partitions: u32) {
+        let lives = Arc::clone(self.lives());
+        for _ in 0..partitions {
             if !self.evicts() || !self.has_little() {
                 return;
             }
+            let one = lives.relieving.lock();
             self.relieve_next();
+            // Writers that have hardly any room wait for it.
+            MutexGuard::unlock_fair(one);
         }
     }
 
@@ -118,3 +147,6 @@ impl Region {
         gone > 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,9 @@ use crate::snapshot::{Registry, Snapshot};
 use crate::sync::{Mutex, RwLock};
 use crate::writeset::WriteSet;
 
+/// How often a commit is tried again after rows of other tables have gone for it.
+const REFUSED_MAX: u32 = 4;
+
 /// How a store is set up.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -135,18 +138,24 @@ impl Store {
     /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound; 55P03 where
     /// somebody else has locked a row, which [`WriteSet::take_stopped`] then names.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
-        match commit::commit(&self.common, writes) {
-            Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room() => {
-                commit::commit(&self.common, writes)
+        let mut refused = 0;
+        loop {
+            match commit::commit(&self.common, writes) {
+                Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room(writes, refused) => refused += 1,
+                done => return done,
             }
-            done => done,
         }
     }
 
-    /// Lets rows of tables that allow it go, where there is little room: whether there was anything to do.
-    fn make_room(&self) -> bool {
+    /// Lets rows of tables that allow it go, where there is little room, for a commit that was refused for want of it, so often
+    /// before: whether it is to be tried again. The commit may run on a thread with other clients: this takes as long as it does.
+    fn make_room(&self, writes: &WriteSet, refused: u32) -> bool {
+        if refused >= REFUSED_MAX {
+            return false;
+        }
         let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
-        evicting.iter().for_each(|region| region.relieve());
+        let bytes = writes.row_bytes() as u64;
+        evicting.iter().for_each(|region| region.relieve_for(bytes));
         !evicting.is_empty()
     }
 

@@ -55,6 +55,23 @@ fn alterable(state: &CatalogState, name: &str, missing_ok: bool, is_kept: bool) 
     }
 }
 
+/// What a new shape changes of how columns count.
+#[derive(Default)]
+struct Counting {
+    /// Sequences that go with columns from now on.
+    sequences: Vec<(String, NamedSequence)>,
+    /// Columns that begin to count, and with which number; none in a block.
+    begins: Vec<(ColumnId, i64)>,
+}
+
+impl Counting {
+    fn put(&self, catalog: &Catalog, draft: &mut CatalogDraft) {
+        for (name, sequence) in &self.sequences {
+            catalog.put_sequence(draft, name, Some(*sequence));
+        }
+    }
+}
+
 /// Gives a table its new shape, and in it its new name: at once, or as part of a block that ends later.
 fn apply(
     engine: &Engine,
@@ -62,38 +79,70 @@ fn apply(
     name: &str,
     region: &Arc<Region>,
     mut schema: TableSchema,
+    counting: &Counting,
     in_block: bool,
 ) -> Result<()> {
     if !in_block {
-        return apply_at_once(engine, name, region, schema);
+        return apply_at_once(engine, name, region, schema, counting);
     }
-    let version = schema.version;
-    if schema == *region.schema() {
-        return Ok(());
-    }
-    schema.version += 1;
-    let schema = Arc::new(schema);
-    let snapshot = transaction.snapshot(engine.store());
-    let region = transaction.writes.alter(region, version, Arc::clone(&schema), &snapshot)?;
     let catalog = engine.catalog();
-    name_it(catalog, transaction.draft(catalog), (name, &schema.name), region);
+    if schema != *region.schema() {
+        let version = schema.version;
+        schema.version += 1;
+        let schema = Arc::new(schema);
+        let snapshot = transaction.snapshot(engine.store());
+        let region = transaction.writes.alter(region, version, Arc::clone(&schema), &snapshot)?;
+        name_it(catalog, transaction.draft(catalog), (name, &schema.name), region);
+    }
+    if !counting.sequences.is_empty() {
+        counting.put(catalog, transaction.draft(catalog));
+    }
     Ok(())
 }
 
 /// Gives a table its new shape, and in it its new name, for everybody.
-fn apply_at_once(engine: &Engine, name: &str, region: &Arc<Region>, mut schema: TableSchema) -> Result<()> {
+fn apply_at_once(
+    engine: &Engine,
+    name: &str,
+    region: &Arc<Region>,
+    mut schema: TableSchema,
+    counting: &Counting,
+) -> Result<()> {
+    let before = region.schema();
     let version = schema.version;
-    if schema == *region.schema() {
+    let is_same = schema == *before;
+    if is_same && counting.sequences.is_empty() {
         return Ok(());
     }
-    schema.version += 1;
-    let schema = Arc::new(schema);
     let catalog = engine.catalog();
-    // Shape and name change together or not at all, whoever takes the name meanwhile.
+    // Shape, name and sequences change together or not at all, whoever takes the name meanwhile.
     let mut draft = catalog.draft();
-    name_it(catalog, &mut draft, (name, &schema.name), Arc::clone(region));
-    let alter =
-        || if region.schema().version == version { region.alter(Arc::clone(&schema)) } else { Err(altered(&schema)) };
+    if !is_same {
+        schema.version += 1;
+        name_it(catalog, &mut draft, (name, &schema.name), Arc::clone(region));
+    }
+    counting.put(catalog, &mut draft);
+    let schema = Arc::new(schema);
+    let counts = |id: ColumnId| {
+        let mut columns = before.columns.iter();
+        columns.any(|column| column.id == id && matches!(column.default, Some(ColumnDefault::Sequence(_))))
+    };
+    let begin = |are_counting: bool| {
+        let begins = counting.begins.iter().filter(|(column, _)| counts(*column) == are_counting);
+        begins.for_each(|(column, number)| region.restart_numbers(*column, *number));
+    };
+    let alter = || {
+        if region.schema().version != version {
+            return Err(altered(&schema));
+        }
+        // Before anybody can be given a number; of a column that counts only once nothing can fail any more.
+        begin(false);
+        if !is_same {
+            region.alter(Arc::clone(&schema))?;
+        }
+        begin(true);
+        Ok(())
+    };
     catalog.publish(&draft, alter).map(drop)
 }
 
@@ -113,7 +162,7 @@ pub fn set_eviction_of_plain_keys(engine: &Engine, eviction: Eviction) -> Result
     let region = engine.catalog().grid_table(PLAIN_KEYS).ok_or_else(|| undefined_table(PLAIN_KEYS))?;
     let mut schema = TableSchema::clone(&region.schema());
     schema.life.eviction = eviction;
-    apply_at_once(engine, PLAIN_KEYS, &region, schema)
+    apply_at_once(engine, PLAIN_KEYS, &region, schema, &Counting::default())
 }
 
 /// ALTER TABLE
@@ -139,7 +188,7 @@ pub(super) async fn alter(
     let mut done = Done::tag("ALTER TABLE");
     let mut restarts = Vec::new();
     let (mut added, mut dropped) = (Vec::new(), Vec::new());
-    let mut named: Vec<(String, NamedSequence)> = Vec::new();
+    let mut counting = Counting::default();
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
         let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
@@ -178,10 +227,10 @@ pub(super) async fn alter(
                             // One that is the column's already goes on where it is.
                             let is_new = state.sequence(&name).is_none_or(|known| known.column.is_none());
                             if !in_block && is_new {
-                                restarts.push((column.id, sequence.counts.start));
+                                counting.begins.push((column.id, sequence.counts.start));
                             }
                             let counts = sequence.counts;
-                            named.push((name, sequence));
+                            counting.sequences.push((name, sequence));
                             Some(ColumnDefault::Sequence(counts))
                         }
                         None => defaults::of(engine, &state, def, column)?,
@@ -196,10 +245,11 @@ pub(super) async fn alter(
                 let counts = added_identity(&schema, ordinal, constraint)?;
                 let column = schema.columns[ordinal].id;
                 if let Some(name) = named_sequence::given_name(&state, &constraint.options)? {
-                    named.push((name, NamedSequence { counts, column: Some((schema.id, column)) }));
+                    let sequence = NamedSequence { counts, column: Some((schema.id, column)) };
+                    counting.sequences.push((name, sequence));
                 }
                 if !in_block {
-                    restarts.push((column, counts.start));
+                    counting.begins.push((column, counts.start));
                 }
                 schema.columns[ordinal].default = Some(ColumnDefault::Sequence(counts));
             }
@@ -254,10 +304,7 @@ pub(super) async fn alter(
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
         return Err(beside_others());
     }
-    apply(engine, transaction, &name, &region, schema, in_block)?;
-    for (name, sequence) in named {
-        engine.catalog().put_sequence(transaction.draft(engine.catalog()), &name, Some(sequence));
-    }
+    apply(engine, transaction, &name, &region, schema, &counting, in_block)?;
     for index in dropped {
         transaction.drop_index(Arc::clone(&region), index);
     }
@@ -458,6 +505,6 @@ pub(super) fn rename(
         }
         _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
     }
-    apply(engine, transaction, &name, &region, schema, in_block)?;
+    apply(engine, transaction, &name, &region, schema, &Counting::default(), in_block)?;
     Ok(Done::tag("ALTER TABLE"))
 }

@@ -12,11 +12,9 @@ use pg_query::protobuf::Constraint;
 
 use super::{copy_rows, definition, index, key_name, put_region};
 use crate::catalog::CatalogState;
-use crate::comments::Subject;
 use crate::engine::Engine;
 use crate::means::Means;
 use crate::select::{self, Planner, SelectPlan};
-use crate::sequences::NamedSequence;
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -54,25 +52,9 @@ pub(super) async fn add(
     }
     let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), means).await;
     copied.map_err(|error| does_not_fit(error, &name, &key))?;
-    keyed.take_numbers_of(region);
-    let comments: Vec<(Subject, Arc<str>)> = state
-        .comments()
-        .iter()
-        .filter_map(|(subject, text)| match subject {
-            Subject::Of(table, part) if table == region.id() => Some((Subject::Of(keyed.id(), part), Arc::clone(text))),
-            _ => None,
-        })
-        .collect();
-    for (subject, text) in comments {
-        engine.catalog().comment(transaction.draft(engine.catalog()), subject, Some(text));
-    }
-    for (name, sequence) in state.sequences().iter() {
-        if let Some((_, column)) = sequence.column.filter(|(table, _)| *table == region.id()) {
-            let moved = NamedSequence { column: Some((keyed.id(), column)), ..sequence };
-            engine.catalog().put_sequence(transaction.draft(engine.catalog()), name, Some(moved));
-        }
-    }
-    transaction.writes.retire(region, before.version, indexes, &snapshot)
+    // As it is when this is committed: others may say something of the table, or give it a sequence, until then.
+    engine.catalog().inherit(transaction.draft(engine.catalog()), region.id(), keyed.id());
+    transaction.writes.retire(region, before.version, (&keyed, indexes), &snapshot)
 }
 
 /// What can be said before anything is looked at.

@@ -135,6 +135,7 @@ impl KeyPlan {
         let Some(key) = self.key(parameters)? else { return Ok(0) };
         let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
         let snapshot = transaction.snapshot(engine.store());
+        self.region.check_birth(&snapshot)?;
         if self.is_read() {
             return Ok(match transaction.writes.get(&self.region, &key) {
                 Pending::Deleted => 0,

@@ -199,6 +199,7 @@ pub struct Way {
     holder: Option<LockHolder>,
     stopped: Option<LockRequest>,
     waits: u32,
+    has_made_room: bool,
 }
 
 /// How often a write waits for a row to be free and finds it locked again, before it locks the row itself.
@@ -207,7 +208,7 @@ const PASSES_MAX: u32 = 3;
 impl Way {
     /// One for the session of this number; 0 for one of the RESP door.
     pub fn new(pid: i32) -> Self {
-        Self { pid, holder: None, stopped: None, waits: 0 }
+        Self { pid, holder: None, stopped: None, waits: 0, has_made_room: false }
     }
 
     /// Who its locks are of.
@@ -230,6 +231,17 @@ impl Way {
     #[cfg(test)]
     pub(crate) fn take_stopped(&mut self) -> Option<LockRequest> {
         self.stopped.take()
+    }
+
+    /// A write had to let other rows go first.
+    pub(crate) fn note_room(&mut self) {
+        self.has_made_room = true;
+    }
+
+    /// Whether a write has had to let other rows go since this was last asked: work that a connection is to be charged for.
+    #[inline]
+    pub fn take_made_room(&mut self) -> bool {
+        std::mem::take(&mut self.has_made_room)
     }
 
     /// Waits until the row is free, and if others were faster several times, until the lock is its own, which it keeps

@@ -80,6 +80,8 @@ impl Region {
             row.is_some_and(|row| stored.is_mortal(row))
         };
         let mortal = guard.as_deref().is_some_and(is_mortal).then(|| key.iter().map(Datum::to_value).collect());
+        // Whoever has touched it until now had this lock before: what a commit had left here was committed before the watch began.
+        flag.store(false, Ordering::Release);
         drop(guard);
         Some(Watch { attention, sight: Sight { place, flag, mortal } })
     }

@@ -2,8 +2,8 @@
 //!
 //! Called by DDL. What an index holds is in the partitions: see `partition::indexes`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use ashlar_base::{IndexDef, PartitionId, Result};
 
@@ -118,6 +118,11 @@ impl Region {
             }
         }
         self.life.taken.write().remove(&definition.id);
+        // Whoever has become the heir before one of the locks above was had has the index too; who comes later sees that it is gone.
+        let heir = self.life.heir.lock().as_ref().and_then(Weak::upgrade);
+        if let Some(heir) = heir {
+            heir.drop_index(definition);
+        }
     }
 }
 

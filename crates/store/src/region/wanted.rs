@@ -80,6 +80,7 @@ impl Region {
             if self.is_dropped() {
                 return Err(self.gone());
             }
+            self.check_birth(&view.snapshot)?;
             let known = guard.as_deref().map_or_else(|| self.version(), |stored| stored.shape().schema.version);
             if known != version {
                 return Err(changed(&self.schema()));

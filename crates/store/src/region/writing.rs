@@ -15,12 +15,16 @@ impl Region {
     /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
     /// A write is refused with 55P03 where somebody has locked the row.
     pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
+        self.make_room();
         self.entry_by(0, key, f)
     }
 
     /// Like [`Region::entry`], for somebody who may have locked the row, and who is told what to wait for where somebody
     /// else has.
     pub fn entry_with<R>(&self, way: &mut Way, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
+        if self.make_room() {
+            way.note_room();
+        }
         self.entry_by(way.owner(), key, |entry| {
             let done = f(entry);
             if let Some(request) = entry.stopped_by() {
@@ -34,7 +38,6 @@ impl Region {
         let Some(partition) = self.partition_of(key) else {
             return f(&mut Entry::nowhere(self));
         };
-        self.make_room();
         let hash = self.hash(key);
         f(&mut Entry::new(self, (partition, self.lock(partition)), key, hash, owner))
     }

@@ -23,7 +23,7 @@ use ashlar_base::{Datum, Error, IndexDef, Result, TableId, TableSchema};
 pub use batch::RowBatch;
 pub(crate) use load::Load;
 pub use overlay::{Overlay, ReadView};
-pub(crate) use staged::Staged;
+pub(crate) use staged::{Retirement, Staged};
 
 use crate::life::{Deadline, Expiry};
 use crate::locks::{LockRequest, Watch};
@@ -113,9 +113,12 @@ impl WriteSet {
     pub fn is_within(&self, rows_max: usize, bytes_max: usize) -> bool {
         let rows: usize = self.staged.iter().map(|staged| staged.row_count()).sum();
         let truncates = self.staged.iter().any(|staged| staged.truncates());
-        !truncates
-            && rows <= rows_max
-            && self.staged.iter().map(|staged| staged.row_bytes()).sum::<usize>() <= bytes_max
+        !truncates && rows <= rows_max && self.row_bytes() <= bytes_max
+    }
+
+    /// Bytes of the rows that are pending, about.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.staged.iter().map(|staged| staged.row_bytes()).sum()
     }
 
     /// What is pending for a key.
@@ -145,7 +148,7 @@ impl WriteSet {
         };
         let staged = own(&mut self.staged[index]);
         let is_known = version == staged.schema().version && version == region.version() && !region.is_stale();
-        if region.is_dropped() || !is_known {
+        if region.is_dropped() || !is_known || region.is_younger_than(read_at) {
             return Err(changed(staged.schema()));
         }
         Ok(staged)
@@ -270,17 +273,19 @@ impl WriteSet {
         Ok(Region::altered(staged.region(), staged.base_version(), staged.shape()))
     }
 
-    /// Ends a table with the commit, because another one has its rows as of `read_at`, and these indexes: 40001 if it has another shape
+    /// Ends a table with the commit, because `heir` has its rows as of `read_at`, and these indexes: 40001 if it has another shape
     /// than that of `version`, and at commit if somebody else has written to it since, or it has other indexes by then. Nobody writes
-    /// to it, or begins to read it, once this is committed. The region is still to be dropped.
+    /// to it, or begins to read it, once this is committed; the heir, whose columns count on from there, is not read at an older
+    /// snapshot. The region is still to be dropped.
     pub fn retire(
         &mut self,
         region: &Arc<Region>,
         version: u32,
-        indexes: Arc<[Arc<IndexDef>]>,
+        (heir, indexes): (&Arc<Region>, Arc<[Arc<IndexDef>]>),
         read_at: &Snapshot,
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.retire(indexes, read_at.timestamp())
+        let retirement = Retirement { heir: Arc::clone(heir), indexes };
+        self.staged_mut(region, version, read_at)?.retire(retirement, read_at.timestamp())
     }
 
     /// Reads without writing: at commit 40001, if another commit changed this key after `read_at`. `version` as for

@@ -101,7 +101,13 @@ struct Alteration {
     /// Nobody else may have written to the table since.
     read_at: Timestamp,
     /// Another table has its rows from the commit on, and these indexes; `None`: it stays.
-    retires: Option<Arc<[Arc<IndexDef>]>>,
+    retires: Option<Retirement>,
+}
+
+/// What a table gives its rows to, and what that has taken over of it.
+pub(crate) struct Retirement {
+    pub(crate) heir: Arc<Region>,
+    pub(crate) indexes: Arc<[Arc<IndexDef>]>,
 }
 
 /// A key that was read, and that nobody else may have changed since.
@@ -235,21 +241,21 @@ impl Staged {
         Ok(())
     }
 
-    /// The table goes with the commit: another one has its rows, and these indexes.
-    pub(crate) fn retire(&mut self, indexes: Arc<[Arc<IndexDef>]>, read_at: Timestamp) -> Result<()> {
+    /// The table goes with the commit: another one has its rows, and its indexes.
+    pub(crate) fn retire(&mut self, retirement: Retirement, read_at: Timestamp) -> Result<()> {
         // Whoever has planned with the shape that there is finds another one.
         let mut schema = TableSchema::clone(self.schema());
         schema.version += 1;
         self.alter(Arc::new(schema), read_at)?;
         if let Some(last) = self.alterations.last_mut() {
-            last.retires = Some(indexes);
+            last.retires = Some(retirement);
         }
         Ok(())
     }
 
-    /// The indexes that another table has from the commit on, where it has the rows too.
-    pub(crate) fn retires(&self) -> Option<&[Arc<IndexDef>]> {
-        self.alterations.iter().find_map(|alteration| alteration.retires.as_deref())
+    /// What has the rows from the commit on, where that is another table.
+    pub(crate) fn retires(&self) -> Option<&Retirement> {
+        self.alterations.iter().find_map(|alteration| alteration.retires.as_ref())
     }
 
     /// The row of a key that is pending, a deletion included.

@@ -327,9 +327,12 @@ impl<'a> InsertSink<'a> {
         match transaction.writes.get(&plan.region, key) {
             Pending::Deleted => Ok(None),
             Pending::Row(existing) => values_of(plan, &existing).map(Some),
-            Pending::Untouched => plan.region.get_at(&self.snapshot, key, |existing| {
-                existing.map(|existing| values_of(plan, &existing)).transpose()
-            }),
+            Pending::Untouched => {
+                plan.region.check_birth(&self.snapshot)?;
+                plan.region.get_at(&self.snapshot, key, |existing| {
+                    existing.map(|existing| values_of(plan, &existing)).transpose()
+                })
+            }
         }
     }
 

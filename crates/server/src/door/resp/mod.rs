@@ -137,6 +137,7 @@ impl Connection {
                 return Ok(());
             };
             let is_empty = command.is_empty();
+            let before = self.outbox.buffer().len();
             let mut executed = session.execute(command, self.outbox.buffer());
             if executed.waits {
                 executed = Box::pin(self.run_waiting(session)).await?;
@@ -150,7 +151,8 @@ impl Connection {
             }
             self.outbox.seal();
             self.commands += u64::from(!is_empty);
-            turn.step().await;
+            let copied = used + self.outbox.buffer().len().saturating_sub(before);
+            turn.work(copied as u64 + session.take_work()).await;
             if let Some(code) = executed.error {
                 self.context.meters.error(code);
             }

@@ -1,12 +1,15 @@
 //! One row, read or changed: in the store, or in the transaction that EXEC is running.
 //!
 //! Called by every handler that touches a key, so that no command knows whether it runs alone, nor whether it had to wait
-//! for a row that somebody has locked: then it fails with nothing changed, its connection waits, and it runs once more.
+//! for a row that somebody has locked: then it fails with nothing changed, its connection waits, and it runs once more. So does one
+//! whose work is done by another thread meanwhile.
 
 use std::sync::Arc;
 
+use ashlar_base::scope::{self, Name};
 use ashlar_base::{Datum, Error, ErrorCode};
 use ashlar_store::{Entry, Failed, KeyTransaction, LockRequest, Region, RowRef, Way};
+use tokio::task::JoinHandle;
 
 use super::KeyService;
 use super::error::Outcome;
@@ -27,7 +30,27 @@ pub(super) struct Running {
     looked: Lookups,
     /// The same of all commands since they were last taken.
     lookups: Lookups,
+    /// Bytes that commands have gone through since that was last taken.
+    work: u64,
+    /// What is done for the command by another thread.
+    pub(super) beside: Beside,
 }
+
+/// Work that would keep the other connections of the thread waiting.
+#[derive(Default)]
+pub(super) enum Beside {
+    #[default]
+    Nothing,
+    /// The connection waits for it.
+    Running(JoinHandle<Result<(), Error>>),
+    /// The command is to run once more, and to answer.
+    Done(Result<(), Error>),
+}
+
+static BESIDE: Name = Name::new("beside other connections");
+
+/// A write that had to let other rows go has done as much as somebody who goes through so many bytes.
+const MADE_ROOM_BYTES: u64 = 4 << 20;
 
 /// Reads by key: how many have found a row, and how many have not.
 #[derive(Clone, Copy, Default)]
@@ -86,9 +109,44 @@ impl Running {
         &mut self.lookups
     }
 
+    /// The command has gone through so many bytes, or has done what takes as long.
+    #[inline]
+    pub(super) fn charge_work(&mut self, bytes: u64) {
+        self.work = self.work.saturating_add(bytes);
+    }
+
+    /// What commands have done since this was last asked.
+    #[inline]
+    pub(super) fn take_work(&mut self) -> u64 {
+        let made_room = if self.way.take_made_room() { MADE_ROOM_BYTES } else { 0 };
+        std::mem::take(&mut self.work).saturating_add(made_room)
+    }
+
     /// Whether the command was stopped and is to run once more.
     pub(super) fn is_stopped(&self) -> bool {
-        self.way.is_stopped() || !self.wanted.is_empty()
+        self.way.is_stopped() || !self.wanted.is_empty() || matches!(self.beside, Beside::Running(_))
+    }
+
+    /// Has another thread do something. The command is stopped: its answer is that it will run once more.
+    pub(super) fn begin_beside(&mut self, work: impl FnOnce() -> Result<(), Error> + Send + 'static) {
+        self.beside = Beside::Running(tokio::task::spawn_blocking(scope::work(&BESIDE, work)));
+    }
+
+    /// Waits for what another thread does: whether it does anything.
+    pub(super) async fn wait_beside(&mut self) -> bool {
+        let Beside::Running(task) = std::mem::take(&mut self.beside) else { return false };
+        let done = scope::scope(&BESIDE, task).await;
+        self.beside =
+            Beside::Done(done.unwrap_or_else(|error| Err(Error::internal(format!("a command failed: {error}")))));
+        true
+    }
+
+    /// What came of what another thread has done for the command, once.
+    pub(super) fn take_beside(&mut self) -> Option<Result<(), Error>> {
+        match std::mem::take(&mut self.beside) {
+            Beside::Done(done) => Some(done),
+            Beside::Nothing | Beside::Running(_) => None,
+        }
     }
 
     /// What is to become of the `attempt`th try, from 1, which has failed: true for another one at once.

@@ -53,6 +53,17 @@ fn look<R>(session: &mut KeySession, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> 
     })
 }
 
+/// The same of somebody who goes through all of it.
+fn look_through<R>(session: &mut KeySession, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Outcome<Option<R>> {
+    let mut length = 0;
+    let done = look(session, key, |value| {
+        length = value.len();
+        f(value)
+    })?;
+    session.running.charge_work(length as u64);
+    Ok(done)
+}
+
 pub(super) fn getbit(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (byte, mask) = place(offset(session, args.at(2))?);
     let is_set = look(session, args.at(1), |value| value.get(byte).is_some_and(|byte| byte & mask != 0))?;
@@ -108,7 +119,7 @@ fn first_bit(value: &[u8], (from, to): (usize, usize), is_set: bool) -> Option<u
 
 pub(super) fn bitcount(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     // As in Redis, of a key that is not there nobody asks whether the rest is right.
-    let count = look(session, args.at(1), |value| {
+    let count = look_through(session, args.at(1), |value| {
         let (start, end) = match args.len() {
             2 => (0, -1),
             4 | 5 => (integer_or_error(args.at(2))?, integer_or_error(args.at(3))?),
@@ -130,7 +141,7 @@ pub(super) fn bitpos(session: &mut KeySession, args: &Args<'_>, reply: &mut Repl
         1 => true,
         _ => return Err(KeyError::Redis("ERR The bit argument must be 1 or 0.")),
     };
-    let place = look(session, args.at(1), |value| {
+    let place = look_through(session, args.at(1), |value| {
         let has_end = args.len() > 4;
         if args.len() > 6 {
             return Err(KeyError::SYNTAX);
@@ -208,6 +219,7 @@ pub(super) fn bitop(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
     }
     let service = &session.service;
     let key = [Datum::Bytea(target)];
+    let mut work = 0;
     let (length, found) = atomically(service, &mut session.running, |transaction| {
         let mut held = service.shared.engine.store().reservation();
         let (mut result, mut found) = (Vec::new(), Vec::with_capacity(args.len() - 3));
@@ -216,6 +228,7 @@ pub(super) fn bitop(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
                 let mut added = Ok(());
                 match &row {
                     Some(row) => value_of(row, |value| {
+                        work += 2 * value.len() as u64;
                         added = combine.add(&mut result, value, place == 0, &mut held);
                     }),
                     None => added = combine.add(&mut result, b"", place == 0, &mut held),
@@ -231,6 +244,7 @@ pub(super) fn bitop(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         })??;
         Ok((result.len(), found))
     })?;
+    session.running.charge_work(work);
     found.into_iter().for_each(|is_there| session.running.count_lookup(is_there));
     reply.integer(length as i64);
     Ok(())

@@ -72,14 +72,16 @@ fn go(session: &mut KeySession, from: &[u8], to: &[u8], order: Order) -> Outcome
     let Ok(source) = Spot::of(session, from) else { return Ok(Moved::NoSource) };
     let target = Spot::of(session, to);
     let service = &session.service;
+    let mut work = 0;
     let moved = atomically(service, &mut session.running, |transaction| match &target {
-        Ok(target) => go_in(service, transaction, (&source, target), order),
+        Ok(target) => go_in(service, transaction, (&source, target), order, &mut work),
         Err(_) => {
             let exists = transaction.get(&source.region, &source.key(), |row| row.is_some())?;
             Ok(if exists { Moved::Nowhere } else { Moved::NoSource })
         }
-    })?;
-    match (moved, target) {
+    });
+    session.running.charge_work(work);
+    match (moved?, target) {
         (Moved::Nowhere, Err(error)) => Err(error),
         (Moved::Nowhere, Ok(_)) => Err(KeyError::Redis(
             "ERR the other name is one of another table: a row keeps its table, and a string is no row",
@@ -88,12 +90,13 @@ fn go(session: &mut KeySession, from: &[u8], to: &[u8], order: Order) -> Outcome
     }
 }
 
-/// The same within a transaction.
+/// The same within a transaction. `work` is what it takes, in bytes.
 fn go_in(
     service: &KeyService,
     transaction: &mut KeyTransaction,
     (source, target): (&Spot, &Spot),
     order: Order,
+    work: &mut u64,
 ) -> Result<Moved, Error> {
     let (from, to) = (source.key(), target.key());
     if !transaction.get(&source.region, &from, |row| row.is_some())? {
@@ -114,6 +117,8 @@ fn go_in(
         transaction.entry(&source.region, &from, |entry| delete(entry, &from))??;
     }
     let row: Vec<Datum<'_>> = values.iter().map(Value::as_datum).collect();
+    // Copied here, into the transaction, and by its commit.
+    *work += 3 * row.iter().map(bytes_of).sum::<usize>() as u64;
     let write = Mutation::Upsert { row: &row };
     transaction.entry(&target.region, &to, |entry| entry.apply(Mutation::Living { write: &write, expiry }))??;
     Ok(Moved::Done)

@@ -44,6 +44,7 @@ pub(super) fn info(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             debug_assert!(written.is_ok(), "writing to a string cannot fail");
         }
     }
+    session.running.charge_work(keyspace::work(&session.service));
     reply.verbatim(*b"txt", text.as_bytes());
     Ok(())
 }

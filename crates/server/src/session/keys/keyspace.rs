@@ -178,10 +178,24 @@ pub(super) fn count(service: &KeyService) -> u64 {
     tables(service).iter().map(|table| table.region.row_count()).sum()
 }
 
+/// What it takes to look into a partition, in bytes that one could go through meanwhile.
+const PARTITION_WORK: u64 = 64;
+
+/// What it takes to look into all partitions.
+pub(super) fn work(service: &KeyService) -> u64 {
+    PARTITION_WORK * u64::from(service.kv.partition_count()) * tables(service).len() as u64
+}
+
 pub(super) fn dbsize(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    reply.integer(i64::try_from(count(&session.service)).unwrap_or(i64::MAX));
+    let keys = count(&session.service);
+    // Those that end by themselves are looked at.
+    session.running.charge_work(work(&session.service).saturating_add(keys));
+    reply.integer(i64::try_from(keys).unwrap_or(i64::MAX));
     Ok(())
 }
+
+/// Keys that go here: the memory of more is given back by another thread, which ends them one by one where a snapshot sees them.
+const FLUSHED_HERE_MAX: u64 = 4096;
 
 /// FLUSHALL and FLUSHDB: all keys go at once. Where a table has rows they would be keys too, and those are not for a cache to
 /// throw away.
@@ -190,6 +204,11 @@ pub(super) fn flush(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
     if args.len() > 2 || !is_known {
         return Err(KeyError::SYNTAX);
     }
+    if let Some(done) = session.running.take_beside() {
+        done?;
+        reply.ok();
+        return Ok(());
+    }
     let service = &session.service;
     let holds_rows = |table: &RowTable| table.region.id() != service.kv.id() && table.region.row_count() > 0;
     if let Some(table) = tables(service).iter().find(|table| holds_rows(table)) {
@@ -197,6 +216,12 @@ pub(super) fn flush(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         return Err(KeyError::line(format!(
             "ERR rows of table \"{table}\" would go too: delete them first, or empty the plain keys alone by TRUNCATE kv in SQL"
         )));
+    }
+    if service.kv.row_estimate() > FLUSHED_HERE_MAX {
+        let kv = Arc::clone(&service.kv);
+        session.running.begin_beside(move || kv.truncate().map(drop));
+        // Nobody is told so: it runs once more, when that is done.
+        return Err(KeyError::Redis("TRYAGAIN the keys are being removed"));
     }
     service.kv.truncate()?;
     reply.ok();

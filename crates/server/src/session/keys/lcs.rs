@@ -153,6 +153,7 @@ pub(super) fn lcs(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         return Err(KeyError::Redis(text));
     }
     held.grow(bytes)?;
+    session.running.charge_work(bytes as u64);
     let lengths = lengths(&one, &other);
     let length = i64::from(lengths.last().copied().unwrap_or(0));
     if options.length_only {

@@ -2,8 +2,8 @@
 //!
 //! The RESP door makes one [`KeySession`] for each connection and hands it every decoded command. A plain key is a
 //! row of the table `kv`; `table:{key}` is a row of any table, as a hash of its columns. No SQL and no DataFusion
-//! here, and a command waits for nothing but a row that a transaction has locked: it runs to its end under the locks of
-//! the partitions it touches.
+//! here, and a command waits for nothing but a row that a transaction has locked, or for another thread that removes all keys: it runs to
+//! its end under the locks of the partitions it touches.
 
 mod access;
 mod arguments;
@@ -296,6 +296,13 @@ impl KeySession {
     #[inline]
     pub fn replies_sent(&mut self) {
         self.reply_memory.give_back();
+    }
+
+    /// Bytes that commands have gone through since this was last asked, and what else they have done in the time that so many take; what
+    /// they were sent and have answered comes on top.
+    #[inline]
+    pub fn take_work(&mut self) -> u64 {
+        self.running.take_work()
     }
 
     /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.

@@ -8,7 +8,7 @@ use ashlar_protocol::resp::{ReplyWriter, Version};
 
 use super::arguments::Args;
 use super::error::{KeyError, Outcome};
-use super::subscriptions::{Kind, Subscriptions};
+use super::subscriptions::{Kind, PATTERN_WORK, Subscriptions};
 use super::table::KnownCommand;
 use super::{KeySession, Reply};
 
@@ -57,9 +57,10 @@ impl KeySession {
     }
 
     /// Says what a transaction had to say.
-    pub(super) fn publish_said(&self, said: Vec<Said>) {
+    pub(super) fn publish_said(&mut self, said: Vec<Said>) {
         for (channel, message) in said {
-            self.service.channels.publish(&channel, &message);
+            let heard = self.service.channels.publish(&channel, &message);
+            self.running.charge_work(heard.work);
         }
     }
 
@@ -98,6 +99,12 @@ fn listen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>, (kin
         let store = service.shared.engine.store();
         Box::new(Subscriptions::new(&service.channels, &client, store.reservation(), store.reservation()))
     });
+    if !subscriptions.may_add(kind, args.from(1)) {
+        session.note_subscriptions();
+        return Err(KeyError::Redis(
+            "ERR too many patterns: a connection listens to 16384 at most, of 1048576 bytes together",
+        ));
+    }
     if let Err(error) = subscriptions.reserve(args.from(1)) {
         session.note_subscriptions();
         return Err(error.into());
@@ -156,13 +163,14 @@ pub(super) fn punsubscribe(session: &mut KeySession, args: &Args<'_>, reply: &mu
 
 pub(super) fn publish(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (channel, message) = (args.at(1), args.at(2));
-    let receivers = if session.running.transaction.is_some() {
+    let heard = if session.running.transaction.is_some() {
         session.running.said.push((channel.into(), message.into()));
         session.service.channels.receivers(channel)
     } else {
         session.service.channels.publish(channel, message)
     };
-    reply.integer(receivers as i64);
+    session.running.charge_work(heard.work);
+    reply.integer(heard.receivers as i64);
     Ok(())
 }
 
@@ -174,6 +182,9 @@ pub(super) fn channels(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
         return Err(KeyError::line(line));
     }
     let names = session.service.channels.names(if args.len() == 3 { args.at(2) } else { b"*" });
+    // All are compared, which the reply does not say.
+    let (all, _) = session.service.channels.counts();
+    session.running.charge_work(PATTERN_WORK as u64 * all as u64);
     reply.array(names.len());
     for name in &names {
         reply.bulk(name);

@@ -22,6 +22,9 @@ const SCAN_STEPS_MAX: u32 = 4096;
 const STEP_NAMES_MAX: usize = 1024;
 const STEP_BYTES_MAX: usize = 128 << 10;
 
+/// What a name, or a step without any, takes besides its bytes.
+const NAME_WORK: usize = 128;
+
 /// Names that a step of KEYS is meant to bring.
 const KEYS_STEP: u64 = 256;
 
@@ -65,6 +68,11 @@ impl<'s> Names<'s> {
             }
             *bits += 1;
         }
+    }
+
+    /// What it takes to find and compare them, in bytes that one could go through meanwhile.
+    fn work(&self) -> u64 {
+        (self.text.len() + NAME_WORK * (1 + self.ends.len())) as u64
     }
 
     /// Calls `f` with each of them.
@@ -219,6 +227,7 @@ pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             steps_left -= 1;
             let mut bits = step;
             place = names.copy(service, &table, here, &mut bits);
+            session.running.charge_work(names.work());
             names.for_each(service, &table, |name| {
                 visited += 1;
                 if glob::matches(options.pattern, name) {
@@ -247,6 +256,7 @@ pub(super) fn keys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
         let mut bits = step_bits(&table.region, KEYS_STEP);
         while let Some(here) = place {
             place = names.copy(service, &table, here, &mut bits);
+            session.running.charge_work(names.work());
             names.for_each(service, &table, |name| {
                 if glob::matches(pattern, name) {
                     matched += 1;

@@ -394,6 +394,10 @@ pub(super) fn edit(
         scratch = Vec::new();
     }
     session.scratch = scratch;
+    if let Ok(length) = outcome {
+        // Copied, and written.
+        session.running.charge_work(2 * length as u64);
+    }
     outcome
 }
 

@@ -1,14 +1,15 @@
 //! Channels of PUBLISH and SUBSCRIBE: who listens to which names and patterns, and what is on its way to them.
 //!
 //! One for a server, apart from the channels of NOTIFY. A connection has its [`Subscriptions`]; others put what they say into its
-//! mailbox, from which its door takes it. Nobody waits for a subscriber: one that does not read is closed, as Redis does.
+//! mailbox, from which its door takes it. Nobody waits for a subscriber: one that does not read is closed, as Redis does. Nor does
+//! anybody wait for patterns to be compared: that is done of a list of them, beside the lock, and once more where it has changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ashlar_base::Error;
 use ashlar_store::Reservation;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::clients::Client;
@@ -22,6 +23,16 @@ const MESSAGE_BYTES: usize = 96;
 
 /// Bytes of a name beside its text, in the lists that it is in.
 const NAME_BYTES: usize = 256;
+
+/// Patterns of one connection, and their bytes: each PUBLISH of anybody is compared with all of them.
+const PATTERNS_MAX: usize = 1 << 14;
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// How often patterns are compared beside the lock for one PUBLISH, where others change them meanwhile, before that is done under it.
+const ROUNDS: usize = 3;
+
+/// What a pattern takes to be compared besides its bytes, as so many of them.
+pub(super) const PATTERN_WORK: usize = 64;
 
 /// What is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +131,15 @@ impl Subscriber {
 /// Those who listen, by the ids of their connections.
 type Subscribers = BTreeMap<u64, Arc<Subscriber>>;
 
+/// The texts of patterns, in order.
+type Texts = Arc<[Arc<[u8]>]>;
+
 #[derive(Default)]
 struct Listening {
     names: BTreeMap<Arc<[u8]>, Subscribers>,
     patterns: BTreeMap<Arc<[u8]>, Subscribers>,
+    /// Those of the patterns, since somebody has asked: until one comes or goes.
+    texts: Option<Texts>,
 }
 
 impl Listening {
@@ -134,10 +150,45 @@ impl Listening {
         }
     }
 
-    /// The patterns that a channel's name matches, with those who listen to them.
-    fn matching<'a>(&'a self, channel: &'a [u8]) -> impl Iterator<Item = (&'a Arc<[u8]>, &'a Subscribers)> {
-        self.patterns.iter().filter(move |(pattern, _)| glob::matches(pattern, channel))
+    fn add(&mut self, kind: Kind, text: Arc<[u8]>, subscriber: &Arc<Subscriber>) {
+        if kind == Kind::Pattern && !self.patterns.contains_key(&text) {
+            self.texts = None;
+        }
+        self.of(kind).entry(text).or_default().insert(subscriber.client.id, Arc::clone(subscriber));
     }
+
+    fn remove(&mut self, kind: Kind, text: &[u8], subscriber: &Subscriber) {
+        let Some(subscribers) = self.of(kind).get_mut(text) else { return };
+        subscribers.remove(&subscriber.client.id);
+        if subscribers.is_empty() {
+            self.of(kind).remove(text);
+            if kind == Kind::Pattern {
+                self.texts = None;
+            }
+        }
+    }
+
+    fn texts(&mut self) -> Texts {
+        Arc::clone(self.texts.get_or_insert_with(|| self.patterns.keys().cloned().collect()))
+    }
+
+    fn has_still(&self, texts: &Texts) -> bool {
+        self.texts.as_ref().is_some_and(|known| Arc::ptr_eq(known, texts))
+    }
+}
+
+/// Those of some patterns that a channel's name matches.
+fn matching(texts: &Texts, channel: &[u8]) -> Vec<Arc<[u8]>> {
+    texts.iter().filter(|pattern| glob::matches(pattern, channel)).cloned().collect()
+}
+
+/// What became of what was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// How often it was said.
+    pub(super) receivers: usize,
+    /// What that took, in bytes that one could go through meanwhile.
+    pub(super) work: u64,
 }
 
 /// See the module.
@@ -145,10 +196,33 @@ impl Listening {
 pub(super) struct Channels(Mutex<Listening>);
 
 impl Channels {
-    /// Says something to everybody who listens: how often it was said.
-    pub(super) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
-        let listening = self.0.lock();
-        let mut count = 0;
+    /// Locks who listens, with the patterns that a channel's name matches, and what it took to find them.
+    fn listening(&self, channel: &[u8]) -> (MutexGuard<'_, Listening>, Vec<Arc<[u8]>>, usize) {
+        let mut listening = self.0.lock();
+        let mut work = 0;
+        for round in 0..=ROUNDS {
+            let texts = listening.texts();
+            if texts.is_empty() {
+                break;
+            }
+            work += texts.iter().map(|text| PATTERN_WORK + text.len()).sum::<usize>();
+            if round == ROUNDS {
+                let found = matching(&texts, channel);
+                return (listening, found, work);
+            }
+            let found = MutexGuard::unlocked(&mut listening, || matching(&texts, channel));
+            // Whoever has come or gone meanwhile has done so before anything is said.
+            if listening.has_still(&texts) {
+                return (listening, found, work);
+            }
+        }
+        (listening, Vec::new(), work)
+    }
+
+    /// Says something to everybody who listens.
+    pub(super) fn publish(&self, channel: &[u8], payload: &[u8]) -> Heard {
+        let (listening, patterns, work) = self.listening(channel);
+        let mut receivers = 0;
         let mut texts: Option<[Arc<[u8]>; 2]> = None;
         let mut say = |pattern: Option<&Arc<[u8]>>, subscribers: &Subscribers| {
             // Copied once, and only if anybody hears it.
@@ -156,23 +230,27 @@ impl Channels {
             for subscriber in subscribers.values() {
                 let (channel, payload) = (Arc::clone(channel), Arc::clone(payload));
                 subscriber.put(Message { pattern: pattern.cloned(), channel, payload });
-                count += 1;
+                receivers += 1;
             }
         };
         if let Some(subscribers) = listening.names.get(channel) {
             say(None, subscribers);
         }
-        for (pattern, subscribers) in listening.matching(channel) {
-            say(Some(pattern), subscribers);
+        for pattern in &patterns {
+            if let Some(subscribers) = listening.patterns.get(pattern) {
+                say(Some(pattern), subscribers);
+            }
         }
-        count
+        Heard { receivers, work: (work + receivers * MESSAGE_BYTES) as u64 }
     }
 
     /// How often something would be said on a channel.
-    pub(super) fn receivers(&self, channel: &[u8]) -> usize {
-        let listening = self.0.lock();
-        let by_pattern: usize = listening.matching(channel).map(|(_, subscribers)| subscribers.len()).sum();
-        listening.names.get(channel).map_or(0, Subscribers::len) + by_pattern
+    pub(super) fn receivers(&self, channel: &[u8]) -> Heard {
+        let (listening, patterns, work) = self.listening(channel);
+        let count = |pattern: &Arc<[u8]>| listening.patterns.get(pattern).map_or(0, Subscribers::len);
+        let by_pattern: usize = patterns.iter().map(count).sum();
+        let by_name = listening.names.get(channel).map_or(0, Subscribers::len);
+        Heard { receivers: by_name + by_pattern, work: work as u64 }
     }
 
     /// How many connections listen to a channel by its name.
@@ -182,7 +260,9 @@ impl Channels {
 
     /// The channels that are listened to by their names, and match a pattern.
     pub(super) fn names(&self, pattern: &[u8]) -> Vec<Arc<[u8]>> {
-        self.0.lock().names.keys().filter(|name| glob::matches(pattern, name)).cloned().collect()
+        let mut names: Vec<Arc<[u8]>> = self.0.lock().names.keys().cloned().collect();
+        names.retain(|name| glob::matches(pattern, name));
+        names
     }
 
     /// How many names and how many patterns are listened to.
@@ -240,6 +320,18 @@ impl Subscriptions {
         }
     }
 
+    /// Whether a connection may listen to these too.
+    pub(super) fn may_add<'a>(&self, kind: Kind, names: impl Iterator<Item = &'a [u8]>) -> bool {
+        if kind == Kind::Name {
+            return true;
+        }
+        let known: usize = self.patterns.iter().map(|pattern| pattern.len()).sum();
+        let new = names.filter(|name| !self.patterns.contains(*name));
+        let (count, bytes) =
+            new.fold((self.patterns.len(), known), |(count, bytes), name| (count + 1, bytes + name.len()));
+        count <= PATTERNS_MAX && bytes <= PATTERN_BYTES_MAX
+    }
+
     /// Charges names that are about to be listened to.
     ///
     /// # Errors
@@ -261,8 +353,7 @@ impl Subscriptions {
         let text: Arc<[u8]> = name.into();
         self.bytes += NAME_BYTES + text.len();
         self.of(kind).insert(Arc::clone(&text));
-        let mut listening = self.channels.0.lock();
-        listening.of(kind).entry(text).or_default().insert(self.me.client.id, Arc::clone(&self.me));
+        self.channels.0.lock().add(kind, text, &self.me);
     }
 
     /// The opposite.
@@ -274,14 +365,7 @@ impl Subscriptions {
     }
 
     fn leave(&self, kind: Kind, name: &[u8]) {
-        let mut listening = self.channels.0.lock();
-        let all = listening.of(kind);
-        if let Some(subscribers) = all.get_mut(name) {
-            subscribers.remove(&self.me.client.id);
-            if subscribers.is_empty() {
-                all.remove(name);
-            }
-        }
+        self.channels.0.lock().remove(kind, name, &self.me);
     }
 
     /// Writes what has arrived.
@@ -340,22 +424,70 @@ mod tests {
         first.add(Kind::Name, b"a");
         second.add(Kind::Name, b"b");
         second.add(Kind::Pattern, b"[ab]");
-        assert_eq!(
-            (channels.publish(b"a", b"1"), channels.publish(b"b", b"2"), channels.publish(b"c", b"3")),
-            (2, 2, 0)
-        );
-        assert_eq!((channels.receivers(b"a"), channels.subscribers(b"a"), channels.counts()), (2, 1, (2, 1)));
+        let said = |channel: &[u8], payload: &[u8]| channels.publish(channel, payload).receivers;
+        assert_eq!((said(b"a", b"1"), said(b"b", b"2"), said(b"c", b"3")), (2, 2, 0));
+        assert_eq!((channels.receivers(b"a").receivers, channels.subscribers(b"a"), channels.counts()), (2, 1, (2, 1)));
         assert_eq!(delivered(&first), "message a 1");
         assert_eq!(delivered(&second), "pmessage [ab] a 1 message b 2 pmessage [ab] b 2");
         assert_eq!(delivered(&second), "");
         second.remove(Kind::Pattern, b"[ab]");
         second.remove(Kind::Pattern, b"other");
-        assert_eq!(channels.publish(b"a", b"4"), 1);
+        assert_eq!(said(b"a", b"4"), 1);
         assert_eq!(second.counts(), (1, 0));
         assert_eq!(channels.names(b"*").len(), 2);
         drop((first, second));
         assert_eq!(channels.counts(), (0, 0));
         assert_eq!(store.memory_used(), 0);
+    }
+
+    #[test]
+    fn patterns_have_a_bound_and_are_charged_to_who_publishes() {
+        let (channels, clients) = (Arc::new(Channels::default()), Clients::default());
+        let store = Store::new(StoreConfig::default());
+        let mut listener = subscriptions(&channels, &clients, &store);
+        let long = vec![b'x'; PATTERN_BYTES_MAX];
+        assert!(listener.may_add(Kind::Pattern, [&long[..]].into_iter()));
+        assert!(!listener.may_add(Kind::Pattern, [&long[..], b"y"].into_iter()));
+        assert!(listener.may_add(Kind::Name, [&long[..], b"y"].into_iter()));
+        let texts: Vec<Vec<u8>> = (0..PATTERNS_MAX).map(|number| format!("p{number}*").into_bytes()).collect();
+        let names = || texts.iter().map(|text| &text[..]);
+        assert!(listener.may_add(Kind::Pattern, names()));
+        listener.reserve(names()).unwrap();
+        names().for_each(|name| listener.add(Kind::Pattern, name));
+        // What is listened to already is nothing more.
+        assert!(listener.may_add(Kind::Pattern, names()) && !listener.may_add(Kind::Pattern, [&b"q"[..]].into_iter()));
+        let said = channels.publish(b"p77", b"");
+        assert_eq!(said.receivers, 2, "p7* and p77*");
+        assert!(said.work > (PATTERNS_MAX * PATTERN_WORK) as u64);
+        listener.remove(Kind::Pattern, b"p7*");
+        assert_eq!(channels.publish(b"p77", b"").receivers, 1);
+        assert!(listener.may_add(Kind::Pattern, [&b"q"[..]].into_iter()));
+    }
+
+    /// Who is confirmed hears all that is said from then on, and nothing once he has left, whoever comes and goes meanwhile.
+    #[test]
+    fn what_is_said_beside_others_that_come_and_go_is_heard() {
+        const ROUNDS: usize = 300;
+        let (channels, clients) = (Arc::new(Channels::default()), Clients::default());
+        let store = Store::new(StoreConfig::default());
+        let mut listener = subscriptions(&channels, &clients, &store);
+        let mut other = subscriptions(&channels, &clients, &store);
+        listener.add(Kind::Pattern, b"c*");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    other.add(Kind::Pattern, b"other*");
+                    other.remove(Kind::Pattern, b"other*");
+                }
+            });
+            for _ in 0..ROUNDS {
+                assert_eq!(channels.publish(b"channel", b"x").receivers, 1);
+            }
+        });
+        assert_eq!(delivered(&listener).matches("pmessage").count(), ROUNDS);
+        listener.remove(Kind::Pattern, b"c*");
+        assert_eq!(channels.publish(b"channel", b"x").receivers, 0);
+        assert_eq!(delivered(&listener), "");
     }
 
     #[test]

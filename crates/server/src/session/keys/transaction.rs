@@ -25,6 +25,9 @@ use super::rows::Target;
 use super::table::{self, KnownCommand};
 use super::{KeySession, REPLY_BYTES_MAX, Reply};
 
+/// What a short command takes, in bytes that one could go through meanwhile.
+const COMMAND_WORK: u64 = 256;
+
 /// Commands between MULTI and EXEC.
 pub(super) struct Queue {
     commands: CommandQueue,
@@ -217,6 +220,7 @@ pub(super) fn exec(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
         return Err(KeyError::Redis("ERR EXEC without MULTI"));
     };
     let watches = session.watches.take();
+    session.running.charge_work(COMMAND_WORK * queue.commands.len() as u64);
     session.client().queued(None);
     if queue.is_broken {
         return Err(KeyError::Redis("EXECABORT Transaction discarded because of previous errors."));

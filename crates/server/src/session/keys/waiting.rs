@@ -1,4 +1,5 @@
-//! Commands that wait: for a row that a transaction has locked, or for the keys of an EXEC that others are faster with.
+//! Commands that wait: for a row that a transaction has locked, for the keys of an EXEC that others are faster with, or for what another
+//! thread does for them.
 //!
 //! The door drives it: a command that was stopped has changed nothing; its connection waits here, while others of its thread
 //! go on, and runs it once more. Commands hold locks only while they run, so whoever finds itself in a deadlock lets go and
@@ -37,6 +38,10 @@ impl KeySession {
     /// # Errors
     /// 55P03 when its time is over; 53200 over the memory bound.
     pub async fn wait(&mut self, patience: &mut Patience) -> Result<(), Error> {
+        // However long that takes: it cannot be taken back.
+        if self.running.wait_beside().await {
+            return Ok(());
+        }
         let mut wanted = std::mem::take(&mut self.running.wanted);
         patience.asked.extend(wanted.iter().cloned());
         let waits = async {

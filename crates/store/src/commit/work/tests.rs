@@ -203,3 +203,23 @@ fn a_table_that_is_dropped_takes_what_is_left_along() {
     left.into_iter().for_each(|left| left.finish().unwrap());
     assert_eq!(region.row_count(), 0);
 }
+
+/// What was committed before a watch began is no change of what is watched, whoever does it; what comes later is.
+#[test]
+fn a_watch_is_not_told_of_what_was_left_before_it() {
+    let store = store(PARTITIONS, 64);
+    let (region, _, left) = left(&store);
+    // Of the load, of the updates and of the deletes.
+    let watches = [ROWS - 1, 3, ROWS / 4].map(|id| (id, region.watch(&row(id)[..1]).unwrap()));
+    // Those whose partitions nobody has come to by these are told no more than they.
+    left.into_iter().for_each(|left| left.finish().unwrap());
+    for (id, watch) in &watches {
+        assert!(!watch.is_touched(&region), "{id}");
+        let mut transaction = crate::KeyTransaction::new(&store);
+        transaction.watch(&region, watch).unwrap();
+        assert!(transaction.commit(&store).is_ok(), "{id}");
+        region.entry(&row(*id)[..1], |entry| entry.apply(Mutation::Upsert { row: &row(*id) })).unwrap();
+        assert!(watch.is_touched(&region), "{id}");
+    }
+    region.check();
+}

@@ -1,6 +1,8 @@
 //! A table that a transaction alters: its own picture of it, and all or nothing at the commit.
 
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ErrorCode, IndexDef, IndexKind, TableId, TableSchema, Value};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, ErrorCode, IndexDef, IndexKind, PartitionId, TableId, TableSchema, Value,
+};
 
 use crate::testing::{INT8, numbers, scan_map, store};
 use crate::writeset::*;
@@ -193,7 +195,7 @@ fn a_table_whose_rows_another_one_has_takes_no_more_writes() {
     let snapshot = store.snapshot();
     let mut writes = WriteSet::new();
     writes.insert(&other, 1, &snapshot, &[int(1), int(10)]).unwrap();
-    writes.retire(&region, 1, region.every_index(), &snapshot).unwrap();
+    writes.retire(&region, 1, (&other, region.every_index()), &snapshot).unwrap();
     let mut late = WriteSet::new();
     late.upsert(&region, 1, &snapshot, &[int(2), int(20)]).unwrap();
     store.commit(&mut writes).unwrap();
@@ -201,7 +203,40 @@ fn a_table_whose_rows_another_one_has_takes_no_more_writes() {
     assert_eq!(store.commit(&mut late).unwrap_err().code(), ErrorCode::SerializationFailure);
     let row = [int(3), int(30)];
     let written = region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row })).map(drop);
-    assert_eq!(written.unwrap_err().code(), ErrorCode::UndefinedTable);
+    assert_eq!(written.unwrap_err().code(), ErrorCode::SerializationFailure);
+}
+
+#[test]
+fn a_table_that_has_the_rows_of_another_one_is_not_read_as_it_was_before() {
+    let int = Datum::Int8;
+    let store = store(4, 4);
+    let (region, other) = (store.create_region(numbers(1)).unwrap(), store.create_region(numbers(2)).unwrap());
+    put(&region, 1, 10);
+    let before = store.snapshot();
+    let mut writes = WriteSet::new();
+    writes.insert(&other, 1, &before, &[int(1), int(10)]).unwrap();
+    writes.retire(&region, 1, (&other, region.every_index()), &before).unwrap();
+    assert!(other.check_birth(&before).is_ok());
+    store.commit(&mut writes).unwrap();
+    let after = store.snapshot();
+    assert_eq!(other.check_birth(&before).unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert!(other.check_birth(&after).is_ok());
+    for partition in (0..store.partition_count()).map(PartitionId) {
+        let view = ReadView::committed(before.clone());
+        let scanned = other.scan(&view, partition, &[0]).map(drop);
+        assert_eq!(scanned.unwrap_err().code(), ErrorCode::SerializationFailure, "{partition:?}");
+        let counted = other.count(&view, partition, 1);
+        assert_eq!(counted.unwrap_err().code(), ErrorCode::SerializationFailure, "{partition:?}");
+    }
+    let mut late = WriteSet::new();
+    let refused = late.upsert(&other, 1, &before, &[int(1), int(11)]);
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::SerializationFailure);
+    late.upsert(&other, 1, &after, &[int(1), int(11)]).unwrap();
+    store.commit(&mut late).unwrap();
+    assert_eq!(rows(&other, &store, &WriteSet::new()), [vec![1, 11]]);
+    // What is read of the former table by now is no table that does not exist.
+    let scanned = region.scan(&ReadView::committed(after), PartitionId(0), &[0]).map(drop);
+    assert_eq!(scanned.unwrap_err().code(), ErrorCode::SerializationFailure);
 }
 
 #[test]
@@ -219,7 +254,8 @@ fn a_table_stays_where_somebody_has_written_to_it_or_given_it_an_index_meanwhile
         put(&region, 1, 10);
         let snapshot = store.snapshot();
         let mut writes = WriteSet::new();
-        writes.retire(&region, 1, region.every_index(), &snapshot).unwrap();
+        let heir = store.create_region(numbers(2)).unwrap();
+        writes.retire(&region, 1, (&heir, region.every_index()), &snapshot).unwrap();
         other(&region);
         assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure, "{number}");
         assert!(!region.is_dropped() && region.schema().version == 1);
