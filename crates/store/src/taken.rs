@@ -78,18 +78,18 @@ pub(crate) struct Claim {
     pub(crate) is_released: bool,
     /// Whoever had it before.
     before: Option<PartitionId>,
-    /// What the caller knows it by.
+    /// What the caller knows its row by: claims of one row have the same, those of two rows never do.
     pub(crate) number: usize,
 }
 
 /// What became of claims.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// All of them are taken.
     All,
-    /// None is: somebody has this one. Its number.
-    Clash(usize),
-    /// None is: two of them are the same. The number of one.
-    Twice(usize),
+    /// None is, because of one of them: its index, and the number of its row. `is_own`: another one of the same claims
+    /// wants the value, nobody has it yet.
+    Clash { index: TableId, number: usize, is_own: bool },
 }
 
 impl Claim {
@@ -125,12 +125,14 @@ pub(crate) fn claim(claims: &mut [Claim]) -> Result<Claimed> {
         guards.push(taken.stripes[group[0].place().1].lock());
     }
     for (group, stripe) in groups.iter().zip(&guards) {
+        // All claims of a group are of one index.
+        let clash = |number, is_own| Ok(Claimed::Clash { index: group[0].taken.index, number, is_own });
         if let Some(pair) = group.windows(2).find(|pair| pair[0].value == pair[1].value) {
-            return Ok(Claimed::Twice(pair[0].number.max(pair[1].number)));
+            return clash(pair[0].number.max(pair[1].number), true);
         }
         let has_it = |claim: &&Claim| !claim.is_released && stripe.find(claim.hash, claim.value).is_some();
-        if let Some(clash) = group.iter().filter(has_it).map(|claim| claim.number).min() {
-            return Ok(Claimed::Clash(clash));
+        if let Some(number) = group.iter().filter(has_it).map(|claim| claim.number).min() {
+            return clash(number, false);
         }
     }
     for ((group, stripe), taken) in groups.iter().zip(&mut guards).zip(&tables) {

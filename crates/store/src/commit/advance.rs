@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, IndexDef, PartitionId, Result, TableId};
+use ashlar_base::{IndexDef, PartitionId, Result, TableId};
 
 use super::checks::{self, Written};
 use super::{Ahead, Failed};
@@ -60,7 +60,7 @@ impl<'r> Advance<'r> {
             return Ok(None);
         }
         let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
-        let bytes = rows * (uniques * (size_of::<Claim>() + size_of::<usize>()) + size_of::<Written>());
+        let bytes = rows * (uniques * size_of::<Claim>() + size_of::<Written>());
         let charge = Charge::of_statement(staged.account(), bytes)?;
         let mut taken = Self { _alone: alone, claims: Vec::new(), indexes, is_kept: false, _charge: charge };
         let (mut examined, mut claimants) = (Examined::default(), Vec::with_capacity(rows));
@@ -81,20 +81,15 @@ impl<'r> Advance<'r> {
             }
         }
         let mut claims = examined.claims;
-        // A row may want values of several indexes: from here on a claim's number is its own.
-        let numbers: Vec<usize> = claims.iter().map(|claim| claim.number).collect();
-        claims.iter_mut().enumerate().for_each(|(number, claim)| claim.number = number);
-        let (number, is_own) = match claim_in_parts(&mut claims)? {
+        match claim_in_parts(&mut claims)? {
             Claimed::All => {
                 taken.claims = claims;
-                return Ok(Some(taken));
+                Ok(Some(taken))
             }
-            Claimed::Clash(number) => (number, false),
-            Claimed::Twice(number) => (number, true),
-        };
-        let clashing = claims.iter().find(|claim| claim.number == number);
-        let index = clashing.map(|claim| claim.taken.index()).ok_or_else(|| Error::internal("a claim that clashes"))?;
-        Err(checks::clash(staged, loads, index, claimants[numbers[number]], is_own))
+            Claimed::Clash { index, number, is_own } => {
+                Err(checks::clash(staged, loads, index, claimants[number], is_own))
+            }
+        }
     }
 
     /// Whether the region has the indexes still whose values were taken: asked with its partitions locked.
