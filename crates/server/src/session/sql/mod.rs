@@ -15,6 +15,7 @@ mod notify;
 mod plans;
 mod portal;
 mod prepared;
+mod read_only;
 mod rows;
 mod run;
 mod settings;

@@ -29,11 +29,6 @@ const CONFLICT_RETRIES_MAX: u32 = 20;
 /// Rows of a VALUES list that are inserted on the connection's own thread: some tenths of a millisecond.
 const INLINE_ROWS_MAX: usize = 256;
 
-/// 25006 for a statement that writes, by its first words.
-pub(super) fn only_reads(what: &str) -> Error {
-    Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction"))
-}
-
 impl SqlSession {
     /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
     pub(super) async fn run<S: RowSink>(
@@ -374,37 +369,6 @@ impl SqlSession {
             }
             Box::pin(self.wait_for_locks()).await?;
         }
-    }
-
-    /// 25006 in a read-only transaction.
-    pub(super) fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
-        if !writes {
-            return Ok(());
-        }
-        if !self.is_read_only() {
-            return self.refuse_mixed();
-        }
-        let what = match kind {
-            Kind::Insert(_) => "INSERT",
-            Kind::Update(_) => "UPDATE",
-            Kind::Delete(_) => "DELETE",
-            Kind::Key(plan) => plan.verb(),
-            Kind::Lock(_) => "SELECT",
-            Kind::Copy(_) => "COPY FROM",
-            _ => "this statement",
-        };
-        let locks = match kind {
-            Kind::Key(plan) => plan.locks(),
-            Kind::Lock(plan) => Some(plan.strength()),
-            _ => None,
-        };
-        let clause = locks.map_or(String::new(), |strength| format!(" {}", strength.clause()));
-        Err(only_reads(&format!("{what}{clause}")))
-    }
-
-    /// Whether nothing may be written now.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only)
     }
 
     pub(super) async fn run_dml(

@@ -46,6 +46,7 @@ pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
 use super::portal::{Portal, Progress, Source, Tag};
+use super::read_only::words_of_sharded;
 use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
@@ -262,9 +263,7 @@ impl SqlSession {
 
     /// Whether what is read now may come from replicas: a transaction that may write reads where it writes.
     fn may_read_replicas(&self) -> bool {
-        let read_only =
-            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
-        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || read_only)
+        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || self.is_read_only())
     }
 
     async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
@@ -509,7 +508,7 @@ impl SqlSession {
         };
         if !is_one_shard(&decision) {
             *kind = RouteKind::Shards;
-            self.check_remote_write(remotes::verb_of(plan))?;
+            self.check_remote_write(words_of_sharded(plan))?;
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
         let sent = &forward.statements[0];

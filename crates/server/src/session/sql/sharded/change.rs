@@ -17,6 +17,7 @@ use ashlar_shard::rules::Shard;
 use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
+use super::super::read_only::words_of;
 use super::SqlSession;
 use super::remotes::stoppable;
 
@@ -39,7 +40,7 @@ impl SqlSession {
         if self.settings.refuses_keyless {
             plan.check_key()?;
         }
-        self.check_remote_write(plan.verb())?;
+        self.check_remote_write(&words_of(&statement.kind))?;
         let mut servers: Vec<&str> = plan.table.routed.rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
         self.check_several(&servers)?;

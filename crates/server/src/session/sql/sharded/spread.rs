@@ -15,6 +15,7 @@ use ashlar_shard::pool::Lease;
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Placement;
 
+use super::super::read_only::words_of;
 use super::gather::{Keeping, Kept};
 use super::remotes::stoppable;
 use super::{Executed, Portal, RowSink, SqlSession, ended_as};
@@ -34,7 +35,7 @@ impl SqlSession {
     ) -> Result<Executed> {
         let Kind::Spread(plan) = &statement.kind else { return Err(not_spread()) };
         self.route = Some(RouteKind::Engine);
-        self.check_remote_write("INSERT")?;
+        self.check_remote_write(&words_of(&statement.kind))?;
         let rule = &plan.table.routed.rule;
         let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
