@@ -58,7 +58,7 @@ mod from_functions;
 mod gathering;
 mod grouping;
 mod grouping_sets;
-mod joins;
+pub(crate) mod joins;
 mod kin;
 mod labels;
 mod lateral;

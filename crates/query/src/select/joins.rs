@@ -27,6 +27,16 @@ pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
     walk::outcome(walk::visit_mut(query, &mut Expand { sources: Sources::new(planner), refused: None }))
 }
 
+/// Which sides of a join are nullable: whether its left one, and whether its right one may be NULLs in place of a row without a match.
+pub(crate) fn nullable_sides(join: &JoinOperator) -> (bool, bool) {
+    match join {
+        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),
+        JoinOperator::FullOuter(_) => (true, true),
+        _ => (false, false),
+    }
+}
+
 struct Expand<'a, 'b> {
     sources: Sources<'a, 'b>,
     /// Why the query that is looked at cannot be told.
