@@ -48,7 +48,6 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
-mod array_items;
 mod arrays;
 mod balance;
 mod casts;
