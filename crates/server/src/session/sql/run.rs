@@ -602,18 +602,7 @@ impl SqlSession {
                 done("NOTIFY")
             }
             SessionCommand::DiscardAll => {
-                if self.is_in_block() {
-                    return Err(Error::new(
-                        ErrorCode::ActiveTransaction,
-                        "DISCARD ALL cannot run inside a transaction block",
-                    ));
-                }
-                self.prepared.clear();
-                self.small_prepared = SmallPrepared::default();
-                self.portals.clear();
-                self.settings.reset_all()?;
-                self.keep = None;
-                self.listen_to_nothing();
+                self.discard_all()?;
                 done("DISCARD ALL")
             }
             SessionCommand::Prepare { name, types, text } => {
@@ -650,12 +639,7 @@ impl SqlSession {
                 done("ANALYZE")
             }
             SessionCommand::Vacuum(analyzed) => {
-                if self.is_in_block() {
-                    return Err(Error::new(
-                        ErrorCode::ActiveTransaction,
-                        "VACUUM cannot run inside a transaction block",
-                    ));
-                }
+                self.refuse_block("VACUUM")?;
                 let store = Arc::clone(self.shared.engine.store());
                 self.beside_pool(move || store.compact()).await?;
                 if let Some(targets) = analyzed {
@@ -664,6 +648,26 @@ impl SqlSession {
                 done("VACUUM")
             }
         }
+    }
+
+    /// 25001 in a transaction block.
+    fn refuse_block(&self, what: &str) -> Result<()> {
+        if self.is_in_block() {
+            let message = format!("{what} cannot run inside a transaction block");
+            return Err(Error::new(ErrorCode::ActiveTransaction, message));
+        }
+        Ok(())
+    }
+
+    fn discard_all(&mut self) -> Result<()> {
+        self.refuse_block("DISCARD ALL")?;
+        self.prepared.clear();
+        self.small_prepared = SmallPrepared::default();
+        self.portals.clear();
+        self.settings.reset_all()?;
+        self.keep = None;
+        self.listen_to_nothing();
+        Ok(())
     }
 
     /// Gathers statistics of tables, on the query pool.

@@ -511,6 +511,19 @@ impl SqlSession {
             self.check_remote_write(words_of_sharded(plan))?;
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
+        self.run_one(portal, plan, &several, sink).await
+    }
+
+    /// Runs a statement that one shard answers: on a connection of the pool, or on the transaction's own.
+    async fn run_one<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Several { forward, rows_max, describe, .. } = *several;
+        let is_write = plan.route.is_write();
         let sent = &forward.statements[0];
         let (own, types) = several.own(sent);
         let expected = several.expected_of(sent, &types);
