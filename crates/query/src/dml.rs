@@ -10,8 +10,8 @@ use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, Table
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, CastKind, Expr, Ident, ObjectName, Query, SelectItem, SetExpr,
-    Statement as AstStatement, TableAlias, TableFactor, TableWithJoins, With,
+    Assignment, AssignmentTarget, Expr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement as AstStatement,
+    TableAlias, TableFactor, TableWithJoins, With,
 };
 
 use crate::assign::Literal;
@@ -22,7 +22,7 @@ use crate::key_plan::{self, Operand};
 use crate::locking::Subqueries;
 use crate::select::SelectPlan;
 use crate::select::names::folded;
-use crate::sql_types::ast_of;
+use crate::select::nodes::cast;
 
 pub(crate) mod arbiters;
 mod change;
@@ -259,12 +259,6 @@ fn unlimited(sql_type: SqlType) -> SqlType {
         SqlType::Scalar(ScalarType::Char { .. }) => SqlType::Scalar(ScalarType::Text),
         other => other,
     }
-}
-
-/// `CAST(expr AS type)`
-fn cast(expr: Expr, sql_type: SqlType) -> Expr {
-    let data_type = ast_of(sql_type);
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// A bare SELECT of items.

@@ -65,6 +65,7 @@ mod levels;
 mod limits;
 mod lowering;
 pub mod names;
+pub(crate) mod nodes;
 mod not_in;
 mod object_numbers;
 mod ordering;

@@ -14,8 +14,7 @@ use ashlar_base::{ScalarType, SqlType};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{Array, DataType, Expr, Query, Value, VisitorMut};
 
-use super::names::call;
-use super::scopes::cast;
+use super::nodes::{call, cast};
 use crate::parameters::number_of;
 use crate::sql_types::ast_of;
 

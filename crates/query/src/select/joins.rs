@@ -13,10 +13,11 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
+use super::Planner;
 use super::aliases::outputs;
-use super::names::{call, folded, label_of};
+use super::names::{folded, label_of};
+use super::nodes::{call, cast};
 use super::sources::{Source, Sources};
-use super::{Planner, scopes};
 use crate::key_plan::single;
 
 /// Spells out the joins of a query and of the queries inside it.
@@ -266,13 +267,13 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
         (Some(left), Some(right)) => wider_of(left, right),
         _ => None,
     };
-    let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
+    let as_type = |column: &Joined, sql_type: SqlType| cast(column.expr.clone(), sql_type);
     // Of varchars the engine's function makes a text.
     let both = |left: Expr, right: Expr, sql_type: Option<SqlType>| {
         let either = call("coalesce", vec![left, right]);
         match sql_type {
             Some(SqlType::Scalar(ScalarType::Varchar { .. })) => {
-                scopes::cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
+                cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
             }
             _ => either,
         }

@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::dialect::Postgres;
-use super::names::{call, call_of, call_with, folded};
+use super::names::folded;
+use super::nodes::{call, call_of, call_with};
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
 use super::{from_functions, gathering};
