@@ -11,9 +11,9 @@
 
 mod bound;
 mod idle;
-mod keep;
-mod keeping;
 mod line;
+mod session_keep;
+mod snapshot_share;
 mod statistics;
 
 use std::collections::HashMap;
@@ -27,11 +27,11 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-pub(crate) use self::keep::Held;
-pub use self::keep::Keep;
-use self::keep::Ticket;
-pub(crate) use self::keeping::Keeping;
 use self::line::Line;
+pub(crate) use self::session_keep::Held;
+pub use self::session_keep::Keep;
+use self::session_keep::Ticket;
+pub(crate) use self::snapshot_share::Keeping;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics, ServerStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};

@@ -8,7 +8,7 @@
 //!
 //! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
 //! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
-//! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`keeping`), which transactions do to
+//! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`snapshot_share`), which transactions do to
 //! their end, and read them by others; those by which cursors read them are counted with them.
 //!
 //! Where there are many, one is nobody's of these: a look at what is prepared there, or at the server's health, waits for no query (`fleet`).
