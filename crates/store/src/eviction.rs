@@ -1,10 +1,10 @@
-//! Room where there is little: rows of tables that allow it give way to others.
+//! Eviction: rows of tables that allow it are removed when memory runs short.
 //!
-//! A table has little room when one part in sixteen of its `memory_max`, or of the server's bound, is left (more where it
-//! has few partitions). Then a write to a table that evicts first lets some rows of one partition go, and gives their
-//! memory back; the compactor does so until there is room again. One thread at a time does that for a table. What a write
-//! takes at once is less than that, so that writes are refused only where nothing more can go: where snapshots hold what
-//! has gone.
+//! A table is short of memory when less than one sixteenth of its `memory_max`, or of the server's bound, is left (more
+//! for a table with few partitions). A write to a table that evicts then first removes some rows of one partition and
+//! frees their memory; the compactor goes on until there is room again. Only one thread at a time does this for a
+//! table. A single write takes less than that margin, so writes are refused only when nothing more can be removed: when
+//! open snapshots still hold what has been evicted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,19 +1,19 @@
-//! Which values of a unique index are taken, over all partitions of a region.
+//! The values of a unique index that are taken, across all partitions of a region.
 //!
 //! ```text
 //!   value        up to 15 bytes that are the values themselves, else 15 bytes of a keyed hash of them
 //!   slot         value, partition of the row that has it, how many rows have it
 //!   stripe       a part of all values, behind a lock of its own
 //! ```
-//! A row takes its values before it is written, and gives them back when it ends, both with the lock of its partition
-//! held. Stripes are the last locks that anybody takes, in the order of (index, stripe), and no partition is locked while
-//! one is held: writers cannot wait for each other. All values of a commit are looked at and taken under the locks of
-//! their stripes: of two commits that want the same value one gets it, and the other has taken nothing.
+//! A row claims its values before it is written and releases them when it ends, both with the lock of its partition
+//! held. Stripe locks are the last in the lock order, sorted by (index, stripe), and no partition is locked while one
+//! is held, so writers cannot deadlock. All values of a commit are checked and claimed under the locks of their
+//! stripes: of two commits that want the same value one gets it, and the other has claimed nothing.
 //!
-//! A value has two rows only while a commit is applied that ends the one and begins the other. A row whose time has come keeps its
-//! values until somebody ends it for good: whoever wants one does that first (`region::unique`). Longer values are told
-//! apart by 120 bits of SipHash under two random keys, which nobody sees: that two of them are taken for one is less likely
-//! than that memory errs.
+//! A value has two rows only while a commit is applied that ends one and begins the other. An expired row keeps its
+//! values until it is removed: a writer that wants one of them removes it first (`region::unique`). Longer values are
+//! compared by 120 bits of SipHash under two random keys that never leave the process: a collision is less likely than
+//! a memory error.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};

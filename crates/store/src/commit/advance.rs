@@ -1,8 +1,9 @@
-//! Values of unique indexes that many new rows take before their commit holds any lock of a partition.
+//! Unique values that a large commit claims in advance, before it locks any partition.
 //!
-//! Called by `commit`. To take them is most of the work of such a commit, and the locks of all partitions are not held for
-//! it. Whoever meets a value that is taken so, and finds no row that has it, waits until the commit is through or has given
-//! it back (`Region::bury_holder`), and tries again: there is one such commit at a time in a region.
+//! Called by `commit`. Claiming is most of the work of such a commit, and this way the locks of all partitions are not
+//! held during it. Another writer that finds one of these values claimed, but no row that has it, waits until the
+//! commit has finished or has released the value (`Region::bury_holder`), and then tries again. A region has at most
+//! one such commit at a time.
 
 use std::sync::Arc;
 

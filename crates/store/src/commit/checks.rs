@@ -1,7 +1,7 @@
-//! What unique indexes and expressions say of the rows of a commit, before anything is changed.
+//! Checks of unique indexes and index expressions for the rows of a commit, before anything is changed.
 //!
-//! Called by `commit` with all its partitions locked and with room for its rows made. All values that the commit's rows
-//! will have are taken at once, or none; those that it gives back are given back as rows end.
+//! Called by `commit` with all its partitions locked and room made for its rows. The values of all new rows are claimed
+//! together, or none are; values that the commit gives up are released as their rows end.
 
 use std::sync::Arc;
 

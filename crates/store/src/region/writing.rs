@@ -1,6 +1,6 @@
-//! The way of a write that goes straight to its partition, and who is in it.
+//! Single-key writes that go straight to their partition, and the check whether row locks or watches stand in the way.
 //!
-//! Called by sessions for single keys. A region none of whose rows is locked or watched is asked for one number.
+//! Called by sessions. As long as no row of a region is locked or watched, the check is one read of a counter.
 
 use std::sync::Arc;
 
