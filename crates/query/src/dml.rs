@@ -1,7 +1,7 @@
-//! INSERT, UPDATE and DELETE: planned here, run in `dml::run`, or by the session where shards change their rows.
+//! INSERT, UPDATE and DELETE: planned here; run in `dml::run`, or by the session if shards change their rows.
 //!
-//! What to change is found by a query (the statement rewritten as a SELECT of the target's rows and the new values);
-//! the changes themselves are rows put into the transaction's write set, so that every statement is atomic.
+//! The rows to change are found by a query (the statement rewritten as a SELECT of the target's rows and the new
+//! values). The changes themselves are rows put into the transaction's write set, so every statement is atomic.
 
 use std::sync::Arc;
 

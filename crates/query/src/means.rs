@@ -1,7 +1,9 @@
-//! What a statement runs with: its time, and what it may take of the server.
+//! The resources of one statement: its clock reading, and what it may use of the server (memory, a slot, temporary
+//! files).
 //!
-//! The session makes it for each statement, and for each attempt of one that begins again; everything that runs for the
-//! statement shares it, and it goes when the statement does. What is answered without DataFusion takes nothing of it.
+//! Created by the session for each statement, and again for each attempt of one that is retried. Everything that runs
+//! for the statement shares it, and it is dropped with the statement. Statements that are answered without DataFusion
+//! use none of it.
 
 use std::sync::{Arc, OnceLock};
 

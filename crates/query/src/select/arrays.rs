@@ -1,12 +1,15 @@
 //! `ARRAY[...]`: its items are planned as everything else of the query is.
 //!
-//! The engine's planner plans the items as if nothing were around the query: it knows neither columns of outer queries, nor WITH queries, nor
-//! what the client has declared of the parameters. So the planner of queries does two things, at its two ends:
+//! The engine's planner plans the items as if nothing were around the query: it knows neither columns of outer queries,
+//! nor WITH queries, nor the declared types of parameters. So the planner of queries does two things, before and after
+//! all other passes:
 //!
-//! - [`declare`] comes before all other passes: some of these plan a part of the query by itself, without the declared types. A parameter among
-//!   the items gets a cast to its type. Else what was declared to be a smallint would be a text there, and its bytes would be read as one.
-//! - [`as_calls`] comes behind all of them, which know an array as one: its label, for instance. Each becomes a call of the function that makes
-//!   arrays, whose arguments the engine plans with all that is known.
+//! - [`declare`] comes before all other passes, because some of them plan a part of the query by itself, without the
+//!   declared types. A parameter among the items gets a cast to its type. Otherwise a parameter declared as smallint
+//!   would be a text there, and its bytes would be read as one.
+//! - [`as_calls`] comes after all of them, because they have to recognise an array as one: for its label, for instance.
+//!   Each array becomes a call of the function that makes arrays, whose arguments the engine plans with all that is
+//!   known.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! PostgreSQL's spellings that DataFusion's planner does not know, said in words that it knows and with the same
-//! meaning: names in `pg_catalog`, `OPERATOR(...)`, `COLLATE`, `ARRAY(SELECT ...)`, functions in `FROM`.
+//! Replaces PostgreSQL spellings that DataFusion's planner does not know by equivalent ones: names in `pg_catalog`,
+//! `OPERATOR(...)`, `COLLATE`, `ARRAY(SELECT ...)`, functions in `FROM`.
 //!
 //! Called for every expression and every item of `FROM` while a statement is rewritten. Looks at syntax only: what
 //! depends on a type or a table comes later.

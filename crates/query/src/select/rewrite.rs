@@ -1,5 +1,5 @@
-//! What is said differently to DataFusion, and what must not reach it: constructs to which it would give another
-//! meaning than PostgreSQL are refused here.
+//! Rewrites a parsed statement into the dialect that DataFusion understands, and refuses constructs to which it would
+//! give another meaning than PostgreSQL.
 
 use std::ops::ControlFlow;
 
