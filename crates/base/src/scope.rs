@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Used by everything that waits for something with a name: sockets, channels, locks, the query pool. Read by
-//! `telemetry`, for profiles. Entering a scope allocates nothing, takes no lock and writes nothing but the task's own word. While
-//! nobody watches, it costs one read of a flag.
+//! `telemetry`, for profiles. Entering a scope allocates nothing, takes no lock and writes nothing but the task's own
+//! word. While nobody watches, it costs one read of a flag.
 //!
 //! Tasks that started to wait before sampling began must be seen too, so a sampler wakes every task once when it
 //! begins, and each task records its scopes again when it is polled. Until then a task is shown where it began. The

@@ -1,7 +1,7 @@
-//! Channels of LISTEN and NOTIFY: who listens to which, and what is on its way to them.
+//! Channels of LISTEN and NOTIFY: the listeners of each, and the notifications on their way to them.
 //!
-//! One for a server. A session makes room for what it has to say before its transaction commits, and says it afterwards: where a
-//! listener does not read, NOTIFY fails and the server does not grow. Never waits for anybody.
+//! One instance for a server. A session reserves room for its notifications before its transaction commits and delivers
+//! them afterwards. If a listener does not read, NOTIFY fails instead of the server growing. Never waits.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

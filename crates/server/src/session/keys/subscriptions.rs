@@ -1,7 +1,8 @@
-//! Channels of PUBLISH and SUBSCRIBE: who listens to which names and patterns, and what is on its way to them.
+//! Channels of PUBLISH and SUBSCRIBE: the subscribers of each name and pattern, and the messages on their way to them.
 //!
-//! One for a server, apart from the channels of NOTIFY. A connection has its [`Subscriptions`]; others put what they say into its
-//! mailbox, from which its door takes it. Nobody waits for a subscriber: one that does not read is closed, as Redis does.
+//! One instance for a server, separate from the channels of NOTIFY. A connection has its [`Subscriptions`]; publishers
+//! put messages into its mailbox, from which its door takes them. Nobody waits for a subscriber: one that does not read
+//! is disconnected, as in Redis.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! EXPLAIN and EXPLAIN ANALYZE: what a session shows of a statement, and runs to see what it takes.
+//! EXPLAIN and EXPLAIN ANALYZE: what a session shows of a statement, and runs in order to measure it.
 //!
-//! Called by `run`. The plan's lines are the query crate's.
+//! Called by `run`. The lines of the plan come from the query crate.
 
 use std::sync::Arc;
 

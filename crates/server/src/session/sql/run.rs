@@ -1,4 +1,4 @@
-//! Executes a portal: each kind of statement in its way.
+//! Executes a portal: one way for each kind of statement.
 
 use std::sync::Arc;
 

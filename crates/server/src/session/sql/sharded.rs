@@ -1,9 +1,8 @@
-//! Statements that a shard answers by itself: what the client sent goes there, and what the shard answers comes back,
-//! as bytes.
+//! Statements that one shard answers: the client's bytes are forwarded to it, and its answer is forwarded back.
 //!
-//! Called by `run`. A statement that is a transaction of its own borrows a connection for as long as it runs. In a transaction
-//! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
-//! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
+//! Called by `run`. A statement that is a transaction of its own borrows a connection while it runs. In a longer
+//! transaction the connection to the first shard stays with the session until the end; BEGIN and COMMIT are sent on it.
+//! Statements that need more than one shard are merged by `gather` if that is enough, and otherwise read by the engine.
 
 mod ahead;
 mod at_once;

@@ -1,8 +1,9 @@
-//! Answers of several shards that become one without the engine: rows one after the other, sorted, counted off or added.
+//! Merges the answers of several shards without the engine: concatenated, sorted, limited or aggregated.
 //!
-//! All shards are asked at once, each on a connection of its own. What a shard has not been asked for yet waits in its socket, so
-//! that little more than a row of each is held here. None has a row passed on before all of them are known to answer with the same columns. Called by `run_sharded`, for statements that only read, outside of what a
-//! transaction has on its connections; and by `run_several` and `spread`, for the rows of an INSERT.
+//! All shards are asked at once, each on a connection of its own. Rows that are not needed yet stay in the shard's
+//! socket, so little more than one row of each is held here. No row is passed on before all shards are known to answer
+//! with the same columns. Called by `run_sharded`, for statements that only read and do not need a transaction's own
+//! connections; and by `run_several` and `spread`, for the rows returned by an INSERT.
 
 use std::collections::VecDeque;
 use std::ops::Range;

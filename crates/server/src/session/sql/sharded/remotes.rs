@@ -1,4 +1,4 @@
-//! The connections that a transaction has to shards: made when it first touches one, ended together.
+//! A transaction's connections to shards: opened when it first touches a shard, ended together.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,8 +1,8 @@
-//! INSERT of rows that the engine computes: each shard is sent its own, over the transaction's connection to it.
+//! INSERT of rows that the engine computes: each shard is sent its own rows, over the transaction's connection to it.
 //!
-//! Called by `run`. All rows are there before the first is sent, so that whatever their query reads is as it was before the statement,
-//! and one that fails has asked no shard to change anything. Shards are written to one after the other, as by every statement
-//! that writes to several; they commit as one.
+//! Called by `run`. All rows are computed before the first is sent, so their query reads the data as of before the
+//! statement, and a statement that fails has asked no shard to change anything. Shards are written to one after the
+//! other, as by every statement that writes to several; they commit as one.
 
 use std::sync::Arc;
 
