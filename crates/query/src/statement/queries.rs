@@ -12,7 +12,7 @@ use pg_query::protobuf::{CreateTableAsStmt, ExplainStmt, ObjectType, SelectStmt}
 use super::{Kind, SessionCommand, Statement, check_with, configure, setval, statement_text};
 use crate::catalog::CatalogState;
 use crate::columns::Column;
-use crate::ddl::{Ddl, check_storage, relation_name};
+use crate::ddl::{CreateAs, Ddl, check_storage, relation_name};
 use crate::engine::Engine;
 use crate::explain;
 use crate::grammar::{self, ParsedStatement};
@@ -124,12 +124,12 @@ pub(super) fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &Cre
     }
     let ast = select::parse(&statement_text(&inner)?)?;
     let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, &[])?;
-    Ok(Ddl::CreateAs {
+    Ok(Ddl::CreateAs(CreateAs {
         name: relation_name(into.rel.as_ref())?,
         if_not_exists: node.if_not_exists,
         columns: into.col_names.iter().filter_map(sql_types::string_of).map(str::to_owned).collect(),
         skip_data: into.skip_data,
         life,
         select: Box::new(plan),
-    })
+    }))
 }

@@ -76,7 +76,7 @@ impl SqlSession {
         }
         let query = match &statement.kind {
             Kind::Key(_) => return Err(apart()),
-            Kind::Ddl(Ddl::CreateAs { select, .. }) => Some(select.as_ref()),
+            Kind::Ddl(Ddl::CreateAs(table)) => Some(table.select.as_ref()),
             _ => select_of(statement),
         };
         if query.is_some_and(|query| Homes::of(query).memory) { Err(apart()) } else { Ok(()) }
