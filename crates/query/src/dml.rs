@@ -10,8 +10,8 @@ use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, Table
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement as AstStatement,
-    TableAlias, TableFactor, TableWithJoins, With,
+    Assignment, AssignmentTarget, Expr, Ident, Query, SelectItem, SetExpr, Statement as AstStatement, TableAlias,
+    TableWithJoins, With,
 };
 
 use crate::assign::Literal;
@@ -22,7 +22,7 @@ use crate::key_plan::{self, Operand};
 use crate::locking::Subqueries;
 use crate::select::SelectPlan;
 use crate::select::names::folded;
-use crate::select::nodes::cast;
+use crate::select::nodes::{self, cast};
 
 pub(crate) mod arbiters;
 mod change;
@@ -283,19 +283,5 @@ fn select_of(
 /// `name AS alias`, of a table that a [`Planner`](crate::select::Planner) knows beside the catalog's.
 fn table_as(name: &str, alias: &str) -> TableWithJoins {
     let alias = TableAlias { explicit: true, name: Ident::with_quote('"', alias), columns: Vec::new(), at: None };
-    TableWithJoins {
-        relation: TableFactor::Table {
-            name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-            alias: Some(alias),
-            args: None,
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        },
-        joins: Vec::new(),
-    }
+    TableWithJoins { relation: nodes::table(Ident::with_quote('"', name), alias, None), joins: Vec::new() }
 }

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::lowering::strip;
 use super::names::folded;
-use super::nodes::{call, cast_as};
+use super::nodes::{call, cast_as, table};
 use super::rewrite::copies::{Copies, nodes_of};
 
 /// Puts a query in the place of a call.
@@ -113,18 +113,7 @@ impl Call {
         let mut alias = self.alias.unwrap_or_else(|| named(name.clone()));
         name_column(&mut alias);
         let args = self.args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-        TableFactor::Table {
-            name: ObjectName::from(vec![name]),
-            alias: Some(alias),
-            args: Some(TableFunctionArgs { args, settings: None }),
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        }
+        table(name, alias, Some(TableFunctionArgs { args, settings: None }))
     }
 }
 

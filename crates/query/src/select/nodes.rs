@@ -1,9 +1,9 @@
-//! Nodes of the engine's syntax tree that passes over a statement write: calls and casts.
+//! Nodes of the engine's syntax tree that passes over a statement write: calls, casts, and items of FROM.
 
 use ashlar_base::SqlType;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName,
+    FunctionArguments, Ident, ObjectName, TableAlias, TableFactor, TableFunctionArgs,
 };
 
 use crate::sql_types::ast_of;
@@ -41,4 +41,20 @@ pub(crate) fn cast(expr: Expr, sql_type: SqlType) -> Expr {
 /// `CAST(expr AS type)`, with the type as the tree has it.
 pub(super) fn cast_as(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+/// An item of FROM: a table, or with arguments a function.
+pub(crate) fn table(name: Ident, alias: TableAlias, args: Option<TableFunctionArgs>) -> TableFactor {
+    TableFactor::Table {
+        name: ObjectName::from(vec![name]),
+        alias: Some(alias),
+        args,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    }
 }
