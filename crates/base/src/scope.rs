@@ -41,7 +41,7 @@ pub const DEPTH_MAX: u32 = 7;
 /// The bits of a word that hold names.
 const NAMES: u64 = (1 << (8 * DEPTH_MAX)) - 1;
 
-/// What a scope is called. Made once, as a `static` beside what it names.
+/// The name of a scope. Made once, as a `static` next to the code that it names.
 #[derive(Debug)]
 pub struct Name {
     text: &'static str,
@@ -246,8 +246,8 @@ pin_project! {
     }
 }
 
-/// What is polled by itself: handed to `spawn`, or to `block_on`. It is seen from now on until it is dropped, within the scopes of
-/// whoever starts it; while nobody watches, these are only those in which that one itself began.
+/// A future that is polled by itself: handed to `spawn`, or to `block_on`. It is visible from now on until it is dropped, within the scopes
+/// of the task that starts it; while nobody watches, these are only the scopes in which that task itself began.
 pub fn task<F: Future>(name: &Name, future: F) -> Task<F> {
     Task { held: Held::take(within(around(), name)), is_known: false, future }
 }
@@ -267,7 +267,7 @@ impl<F: Future> Future for Task<F> {
     }
 }
 
-/// Work for a thread that may block: it is seen while it runs, within the scopes of whoever asks for it.
+/// Work for a thread that may block: visible while it runs, within the scopes of the task that requests it.
 pub fn work<T>(name: &'static Name, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let root = within(around(), name);
     move || {

@@ -329,7 +329,7 @@ impl Drop for Slot {
     }
 }
 
-/// A connection that somebody uses: given back when dropped, or closed where it is in the middle of something.
+/// A borrowed connection: returned to the pool when dropped, or closed if it is in the middle of something.
 pub struct Lease {
     backend: Option<Box<Backend>>,
     slot: Slot,
@@ -344,7 +344,7 @@ impl Lease {
         self
     }
 
-    /// Ends the transaction that is open on the connection, beside whoever had it, and gives it back.
+    /// Rolls back the transaction that is open on the connection, in the background, and gives the connection back.
     pub fn abandon(mut self) {
         let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);
         let busy = self.backend.as_ref().is_some_and(|backend| backend.is_busy());

@@ -43,7 +43,7 @@ use crate::turn::{AtWork, Turn};
 
 static SCAN: Name = Name::new("shard scan");
 
-/// Who asks: other servers know him by his mapping. Travels with the task.
+/// The session's user, who is mapped to a user on other servers. Travels with the task.
 #[derive(Clone, Debug)]
 pub struct Asking {
     /// The user of the session.

@@ -112,7 +112,7 @@ impl Mailbox {
 }
 
 impl Channels {
-    /// Notes who listens to a channel.
+    /// Registers a listener of a channel.
     pub fn listen(&self, channel: &str, mailbox: &Arc<Mailbox>) {
         let mut channels = self.0.lock();
         let listeners = channels.entry(channel.to_owned()).or_default();
@@ -134,7 +134,7 @@ impl Channels {
     /// Makes room for notifications in the mailboxes of those who listen.
     ///
     /// # Errors
-    /// 54000 where somebody has too many that he has not read.
+    /// 54000 if a listener has too many notifications that it has not read.
     pub fn prepare(&self, notifications: Vec<Notification>) -> Result<Letters> {
         let channels = self.0.lock();
         let mut letters = Letters::default();
