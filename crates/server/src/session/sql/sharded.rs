@@ -454,7 +454,6 @@ impl SqlSession {
         }
         let decision = decision?;
         let is_write = plan.route.is_write();
-        let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
         let forward = match &decision {
             Decision::Forward(forward) if is_one_shard(&decision) => {
                 Some(forward).filter(|forward| !self.is_read_elsewhere(plan, forward.statements[0].server))
@@ -485,14 +484,7 @@ impl SqlSession {
             return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
         };
         if is_write {
-            let others = forward.statements.iter().any(|sent| !is_known(sent.server));
-            let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
-            if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
-                return Err(Error::unsupported(
-                    "writing to several shards at isolation level REPEATABLE READ is not supported here",
-                )
-                .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
-            }
+            self.check_one_snapshot(forward)?;
         }
         let has_rows = plan.route.has_rows();
         let several = Several {
@@ -511,6 +503,20 @@ impl SqlSession {
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
         self.run_one(portal, plan, &several, sink).await
+    }
+
+    /// 0A000 where a REPEATABLE READ transaction would write to several shards of which it has no common snapshot.
+    fn check_one_snapshot(&mut self, forward: &Forward<'_>) -> Result<()> {
+        let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
+        let others = forward.statements.iter().any(|sent| !is_known(sent.server));
+        let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
+        if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
+            return Err(Error::unsupported(
+                "writing to several shards at isolation level REPEATABLE READ is not supported here",
+            )
+            .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
+        }
+        Ok(())
     }
 
     /// Runs a statement that one shard answers: on a connection of the pool, or on the transaction's own.
