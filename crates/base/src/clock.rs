@@ -56,7 +56,7 @@ pub fn millis_of(timestamp: Timestamp) -> u64 {
 /// A hybrid logical clock: every tick is greater than every tick before it, and not far behind the wall clock.
 ///
 /// Kulkarni et al., "Logical Physical Clocks", OPODIS 2014. Reading the wall costs more than the rest of a small write,
-/// and its order needs a counter only, so the wall is read now and then, by whoever calls [`HybridClock::advance`].
+/// and its order needs a counter only, so the wall clock is read now and then, by [`HybridClock::advance`].
 #[derive(Debug)]
 pub struct HybridClock {
     last: AtomicU64,

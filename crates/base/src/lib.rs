@@ -1,8 +1,8 @@
-//! What every other crate stands on: ids, the key -> slot -> partition function, SQL types and values with their
-//! text and binary forms, error codes, configuration types, and the seams for time, randomness and sockets.
+//! The foundation of every other crate: ids, the function from key to slot to partition, SQL types and values with
+//! their text and binary forms, error codes, configuration types, and the seams for time, randomness and sockets.
 //!
-//! Depends on nothing of ours. Performs no I/O except through [`net`], and holds no state of the server but where its
-//! tasks are ([`scope`]).
+//! Depends on no other crate of this workspace. Performs no I/O except through [`net`], and holds no server state
+//! except where each task is waiting ([`scope`]).
 
 pub mod clock;
 pub mod config;

@@ -1,20 +1,25 @@
-//! Named scopes: where a task is, and in what, for whoever wants to know at a glance from outside.
+//! Named scopes: what each task is doing or waiting for, visible from outside at a glance.
 //!
-//! A task that waits is on no thread's stack, so a sampler of threads does not see it. Here each [`task`] has a word of memory that
-//! says in which scopes it is, and which kind of thread runs it if one does; a sampler that [`watch`]es reads the words of all tasks.
+//! A task that waits is on no thread's stack, so a profiler that samples threads does not see it. Here each [`task`]
+//! has a word of memory that records which scopes it is in and, while it runs, on which kind of thread. A sampler that
+//! [`watch`]es reads the words of all tasks.
 //!
 //! ```text
 //! bit  0..8      8..16      ...   48..56    56..64
 //!      outermost next one         seventh   thread that runs it; 0 while it waits
 //! ```
 //!
-//! Used by whatever waits for something with a name: sockets, channels, locks, the query pool. Read by `telemetry`, for profiles.
-//! Nothing is allocated in a scope, no lock is taken, and nobody else's memory is written. While nobody watches, a scope is one look at
-//! a flag. What has waited since before must be seen too: who begins to watch wakes every task once, and a task that is polled says
-//! again in which scopes it waits. Until then it is seen where it began. So is one that is polled without end, or is not polled when
-//! it is woken, for it is part of a set of futures that have wakers of their own.
+//! Used by everything that waits for something with a name: sockets, channels, locks, the query pool. Read by
+//! `telemetry`, for profiles. Entering a scope allocates nothing, takes no lock and writes nothing but the task's own
+//! word. While nobody watches, it costs one read of a flag.
 //!
-//! Of several scopes that one task waits in at once, as the branches of a `select!`, the one that was polled last is seen.
+//! Tasks that started to wait before sampling began must be seen too, so a sampler wakes every task once when it
+//! begins, and each task records its scopes again when it is polled. Until then a task is shown where it began. The
+//! same is true of a task that is polled without end, and of one that is not polled when woken because it is part of a
+//! set of futures with wakers of their own.
+//!
+//! If one task waits in several scopes at once, as in the branches of a `select!`, the scope that was polled last is
+//! shown.
 
 mod registry;
 
@@ -36,7 +41,7 @@ pub const DEPTH_MAX: u32 = 7;
 /// The bits of a word that hold names.
 const NAMES: u64 = (1 << (8 * DEPTH_MAX)) - 1;
 
-/// What a scope is called. Made once, as a `static` beside what it names.
+/// The name of a scope. Made once, as a `static` next to the code that it names.
 #[derive(Debug)]
 pub struct Name {
     text: &'static str,
@@ -241,8 +246,8 @@ pin_project! {
     }
 }
 
-/// What is polled by itself: handed to `spawn`, or to `block_on`. It is seen from now on until it is dropped, within the scopes of
-/// whoever starts it; while nobody watches, these are only those in which that one itself began.
+/// A future that is polled by itself: handed to `spawn`, or to `block_on`. It is visible from now on until it is dropped, within the scopes
+/// of the task that starts it; while nobody watches, these are only the scopes in which that task itself began.
 pub fn task<F: Future>(name: &Name, future: F) -> Task<F> {
     Task { held: Held::take(within(around(), name)), is_known: false, future }
 }
@@ -262,7 +267,7 @@ impl<F: Future> Future for Task<F> {
     }
 }
 
-/// Work for a thread that may block: it is seen while it runs, within the scopes of whoever asks for it.
+/// Work for a thread that may block: visible while it runs, within the scopes of the task that requests it.
 pub fn work<T>(name: &'static Name, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let root = within(around(), name);
     move || {

@@ -1,7 +1,8 @@
-//! The seam for atomics: the machine's, or those of a scheduler that tries one order of threads after the other.
+//! The seam for atomics: the machine's, or in tests those of a scheduler that explores thread interleavings.
 //!
-//! Used by what threads meet at without a lock: the clock here, and the store. A build with `--cfg shuttle` is for the tests of
-//! `./x shuttle` only, which run the types themselves under shuttle's schedules; in every other build this is the standard library.
+//! Used by the lock-free code that threads share: the clock here, and the store. A build with `--cfg shuttle` is for
+//! the tests of `./x shuttle` only, which run the types themselves under shuttle's schedules; in every other build this
+//! is the standard library.
 
 #[cfg(not(shuttle))]
 pub use std::sync::atomic;

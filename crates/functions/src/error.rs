@@ -17,23 +17,7 @@ pub fn external(error: Error) -> DataFusionError {
 /// The error that a client sees.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     match error {
-        DataFusionError::External(inner) => match inner.downcast::<Error>() {
-            Ok(ours) => *ours,
-            Err(other) => match other.downcast::<DataFusionError>() {
-                Ok(nested) => from_datafusion(*nested),
-                Err(other) => match other.downcast::<ArrowError>() {
-                    Ok(arrow) => from_arrow(*arrow),
-                    Err(other) => {
-                        let text = other.to_string();
-                        if text.contains("regex parse error") {
-                            regular_expression(&text)
-                        } else {
-                            Error::internal(text)
-                        }
-                    }
-                },
-            },
-        },
+        DataFusionError::External(inner) => from_external(inner),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => from_datafusion(*inner),
         DataFusionError::Collection(mut errors) if !errors.is_empty() => from_datafusion(errors.remove(0)),
         DataFusionError::Shared(shared) => from_shared(&shared),
@@ -61,6 +45,23 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
             }
         }
     }
+}
+
+/// An error that the engine has only passed on.
+fn from_external(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(ours) => return *ours,
+        Err(other) => other,
+    };
+    let error = match error.downcast::<DataFusionError>() {
+        Ok(nested) => return from_datafusion(*nested),
+        Err(other) => other,
+    };
+    let text = match error.downcast::<ArrowError>() {
+        Ok(arrow) => return from_arrow(*arrow),
+        Err(other) => other.to_string(),
+    };
+    if text.contains("regex parse error") { regular_expression(&text) } else { Error::internal(text) }
 }
 
 /// The setting that limits the memory of a query; what its pool says of it names it.

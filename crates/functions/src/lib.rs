@@ -90,7 +90,7 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
     Ok(())
 }
 
-/// Who makes operators and calls of a statement's text, for sessions in one time zone: the first that knows one has it.
+/// The planners that resolve a statement's operators and calls, for sessions in one time zone: the first that knows one decides.
 pub fn expr_planners(zone: ashlar_base::value::text::Zone) -> Vec<Arc<dyn ExprPlanner>> {
     vec![Arc::new(times::operators::TimeOperators::new(zone)), Arc::new(planner::PgPlanner)]
 }

@@ -1,8 +1,8 @@
-//! A file that batches are appended to until it is whole: where rows and groups go that have no room in memory.
+//! A file that batches are appended to until it is complete: for rows and groups that do not fit in memory.
 //!
-//! Called by `aggregate` and `join`. There is no file before something is written, and it goes with the last who wants to read it. What
-//! leaves memory again goes to the same file: else there would be as many as memory has run out. What a file takes while it is open is
-//! charged.
+//! Called by `aggregate` and `join`. The file is created by the first write and removed when its last reader is
+//! dropped. Groups that leave memory again are appended to the same file, or there would be as many files as memory has
+//! run out. The buffers of an open file are charged.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! How a scan of a grid table comes by its rows: all of them, or those that its key, an index or another table names.
+//! How a scan of a grid table finds its rows: it reads all of them, or those named by the key, an index or another
+//! table.
 //!
-//! Called by `grid_table` when a scan is planned and while it runs, and by `short_plan`. Rows that are not wanted may
-//! be among those that come: whoever scans looks at its conditions again, and what stands above a scan does its whole
-//! work.
+//! Called by `grid_table` when a scan is planned and while it runs, and by `short_plan`. The result may contain rows
+//! that are not wanted: the scan evaluates its conditions again, and the operators above it do their whole work.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -1,15 +1,17 @@
-//! How many queries run at once, and who waits for his turn: first come, first served.
+//! Admission control: how many queries run at once, and in which order the others wait: first come, first served.
 //!
-//! Everything that DataFusion runs takes a slot, and holds it while it computes. Three rules keep slots and row locks from waiting
-//! for each other:
+//! Everything that DataFusion runs takes a slot and holds it while it computes. Three rules keep slots and row locks
+//! from waiting for each other:
 //!
-//! - Who waits for a row has no slot. The attempt that found the row locked has ended, and what begins again asks anew.
-//! - Who waits for his client has no slot either (see [`Means::pause`](crate::Means::pause)): a cursor that nobody fetches
-//!   from, or a client that reads slowly, stops nobody. Such a query goes on before those that have not begun.
-//! - Nor has who waits for shards: for what its session reads over its transaction's own connections (`sharded::own`), and, where that takes
-//!   long, for what its own scans read (`turn`).
+//! - A statement that waits for a row lock has no slot. The attempt that found the row locked has ended, and the next
+//!   attempt asks for a slot again.
+//! - A statement that waits for its client has no slot either (see [`Means::pause`](crate::Means::pause)), so a cursor
+//!   that is not fetched from, or a client that reads slowly, blocks nobody. Such a query continues before any that
+//!   have not begun.
+//! - Nor has a statement that waits for shards: for what its session reads over its transaction's own connections
+//!   (`sharded::own`) and, if that takes long, for what its own scans read (`turn`).
 //!
-//! So whoever has a slot needs nothing but time to let it go.
+//! So whoever holds a slot needs nothing but time to release it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! The names that SQL sees: immutable pictures of the catalog, replaced as a whole by every change.
+//! The names that SQL sees: immutable versions of the catalog, replaced as a whole by every change.
 //!
-//! A statement plans against one [`CatalogState`]; a transaction that runs DDL works on a picture of its own and
-//! publishes its changes at COMMIT. The epoch of a picture is unique, so that cached plans know whether they hold.
+//! A statement is planned against one [`CatalogState`]; a transaction that runs DDL works on a version of its own and
+//! publishes its changes at COMMIT. The epoch of a version is unique, so cached plans know whether they are still
+//! valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

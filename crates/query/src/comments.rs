@@ -1,7 +1,7 @@
-//! What COMMENT has said of objects: a part of the catalog's picture.
+//! Comments on objects, as set by COMMENT: a part of each catalog version.
 //!
-//! Changed by the catalog alone, in drafts as names are; read by the system tables. What is said of a sharded table is not here: it is
-//! kept with the table's definition, which outlives the process.
+//! Changed only by the catalog, in drafts, as names are; read by the system tables. Comments on sharded tables are not
+//! here: they are kept with the table's definition, which outlives the process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -172,19 +172,7 @@ fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
         }
         given.push(&element.defname);
         match element.defname.as_str() {
-            "format" => {
-                format = match text_of(element).to_ascii_lowercase().as_str() {
-                    "text" => CopyFormat::Text,
-                    "csv" => CopyFormat::Csv,
-                    "binary" => CopyFormat::Binary,
-                    other => {
-                        return Err(Error::new(
-                            ErrorCode::InvalidParameterValue,
-                            format!("COPY format \"{other}\" not recognized"),
-                        ));
-                    }
-                };
-            }
+            "format" => format = format_of(element)?,
             "delimiter" => delimiter = Some(one_byte(element, "delimiter")?),
             "null" => null = Some(text_of(element)),
             "header" => header = is_true(element)?,
@@ -214,6 +202,15 @@ fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
         quote,
         escape: escape.unwrap_or(quote),
     })
+}
+
+fn format_of(element: &DefElem) -> Result<CopyFormat> {
+    match text_of(element).to_ascii_lowercase().as_str() {
+        "text" => Ok(CopyFormat::Text),
+        "csv" => Ok(CopyFormat::Csv),
+        "binary" => Ok(CopyFormat::Binary),
+        other => Err(Error::new(ErrorCode::InvalidParameterValue, format!("COPY format \"{other}\" not recognized"))),
+    }
 }
 
 fn text_of(element: &DefElem) -> String {

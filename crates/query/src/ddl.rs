@@ -48,20 +48,7 @@ pub enum Ddl {
     /// CREATE TABLE ... USING sharded, and its text
     CreateSharded(Box<CreateStmt>, String),
     /// CREATE TABLE AS
-    CreateAs {
-        /// The new table.
-        name: String,
-        /// IF NOT EXISTS
-        if_not_exists: bool,
-        /// Names for the columns, where given.
-        columns: Vec<String>,
-        /// WITH NO DATA
-        skip_data: bool,
-        /// How long rows live, and how much memory they may take.
-        life: LifeOptions,
-        /// The rows.
-        select: Box<SelectPlan>,
-    },
+    CreateAs(CreateAs),
     /// CREATE FOREIGN TABLE ... SERVER files
     CreateForeign(Box<CreateForeignTableStmt>),
     /// CREATE INDEX
@@ -87,6 +74,23 @@ pub enum Ddl {
     Upkeep(VacuumStmt),
     /// CREATE and ALTER SERVER, and the same of USER MAPPING with DROP
     Server(Box<NodeEnum>),
+}
+
+/// CREATE TABLE ... AS a query.
+#[derive(Clone)]
+pub struct CreateAs {
+    /// The new table.
+    pub name: String,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// Names for the columns, where given.
+    pub columns: Vec<String>,
+    /// WITH NO DATA
+    pub skip_data: bool,
+    /// How long rows live, and how much memory they may take.
+    pub life: LifeOptions,
+    /// The rows.
+    pub select: Box<SelectPlan>,
 }
 
 /// What a DDL statement did.
@@ -141,9 +145,7 @@ pub async fn run(
     match ddl {
         Ddl::CreateSharded(statement, text) => sharded::create(engine, statement, text, in_block, means).await,
         Ddl::Create(statement) => create(engine, transaction, statement),
-        Ddl::CreateAs { name, if_not_exists, columns, skip_data, life, select } => {
-            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select, means).await
-        }
+        Ddl::CreateAs(table) => create_as(engine, transaction, table, means).await,
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
         Ddl::CreateIndex(statement) => {
             let name = relation_name(statement.relation.as_ref())?;
@@ -254,20 +256,10 @@ fn put_region(engine: &Engine, transaction: &mut Transaction, name: &str, schema
     Ok(region)
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one statement")]
-async fn create_as(
-    engine: &Engine,
-    transaction: &mut Transaction,
-    name: &str,
-    if_not_exists: bool,
-    names: &[String],
-    skip_data: bool,
-    life: LifeOptions,
-    select: &SelectPlan,
-    means: &Means,
-) -> Result<Done> {
+async fn create_as(engine: &Engine, transaction: &mut Transaction, table: &CreateAs, means: &Means) -> Result<Done> {
+    let CreateAs { name, columns: names, life, select, .. } = table;
     if transaction.catalog(engine.catalog()).is_relation(name) {
-        return if if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
+        return if table.if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
     }
     if names.len() > select.columns.len() {
         return Err(Error::new(ErrorCode::SyntaxError, "too many column names were specified"));
@@ -284,8 +276,8 @@ async fn create_as(
         columns.push(definition::column(ordinal, column_name, column.sql_type));
     }
     let schema = definition::finish(engine.catalog().next_id(), name, columns, Vec::new(), None)?;
-    let region = put_region(engine, transaction, name, TableSchema { life, ..schema })?;
-    if skip_data {
+    let region = put_region(engine, transaction, name, TableSchema { life: *life, ..schema })?;
+    if table.skip_data {
         return Ok(Done::tag("CREATE TABLE AS"));
     }
     let snapshot = transaction.snapshot(engine.store());

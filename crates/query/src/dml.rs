@@ -1,7 +1,7 @@
-//! INSERT, UPDATE and DELETE: planned here, run in `dml::run`, or by the session where shards change their rows.
+//! INSERT, UPDATE and DELETE: planned here; run in `dml::run`, or by the session if shards change their rows.
 //!
-//! What to change is found by a query (the statement rewritten as a SELECT of the target's rows and the new values);
-//! the changes themselves are rows put into the transaction's write set, so that every statement is atomic.
+//! The rows to change are found by a query (the statement rewritten as a SELECT of the target's rows and the new
+//! values). The changes themselves are rows put into the transaction's write set, so every statement is atomic.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, Table
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, CastKind, Expr, Ident, ObjectName, Query, SelectItem, SetExpr,
-    Statement as AstStatement, TableAlias, TableFactor, TableWithJoins, With,
+    Assignment, AssignmentTarget, Expr, Ident, Query, SelectItem, SetExpr, Statement as AstStatement, TableAlias,
+    TableWithJoins, With,
 };
 
 use crate::assign::Literal;
@@ -22,7 +22,7 @@ use crate::key_plan::{self, Operand};
 use crate::locking::Subqueries;
 use crate::select::SelectPlan;
 use crate::select::names::folded;
-use crate::sql_types::ast_of;
+use crate::select::nodes::{self, cast};
 
 pub(crate) mod arbiters;
 mod change;
@@ -261,12 +261,6 @@ fn unlimited(sql_type: SqlType) -> SqlType {
     }
 }
 
-/// `CAST(expr AS type)`
-fn cast(expr: Expr, sql_type: SqlType) -> Expr {
-    let data_type = ast_of(sql_type);
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
-}
-
 /// A bare SELECT of items.
 fn select_of(
     with: Option<With>,
@@ -289,19 +283,5 @@ fn select_of(
 /// `name AS alias`, of a table that a [`Planner`](crate::select::Planner) knows beside the catalog's.
 fn table_as(name: &str, alias: &str) -> TableWithJoins {
     let alias = TableAlias { explicit: true, name: Ident::with_quote('"', alias), columns: Vec::new(), at: None };
-    TableWithJoins {
-        relation: TableFactor::Table {
-            name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-            alias: Some(alias),
-            args: None,
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        },
-        joins: Vec::new(),
-    }
+    TableWithJoins { relation: nodes::table(Ident::with_quote('"', name), alias, None), joins: Vec::new() }
 }

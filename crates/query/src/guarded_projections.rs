@@ -1,9 +1,9 @@
-//! Projections go towards the tables, but for what may fail: that is computed of rows that the conditions beneath have left, as PostgreSQL
-//! does.
+//! Pushes projections towards the tables, except for expressions that may fail: as in PostgreSQL, those are evaluated
+//! only for rows that pass the conditions beneath.
 //!
-//! The engine's rule takes a projection beneath a filter where rows become narrower by it, and computes parts of the condition of a join by
-//! nested loops beforehand, of each row of the side that they are of: either may fail for a row that nobody would have asked. Stands in
-//! the place of that rule, which has every plan where nothing may fail.
+//! Replaces the engine's rule, which handles every plan in which nothing may fail. That rule moves a projection beneath
+//! a filter when this makes rows narrower, and precomputes parts of a nested-loop join condition for each row of one
+//! side. Either may raise an error for a row that would never have been evaluated.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Who asks: the user, the database, the number and the settings of the session that a statement is planned for.
+//! The identity behind a statement: the user, the database, the process number and the settings of the session it is
+//! planned for.
 //!
-//! Travels with the picture of the catalog. A plan that was made from it holds for this session only, so the picture
-//! notes whether anybody looked.
+//! It travels with the catalog version. A plan that depends on it is valid for this session only, so the catalog
+//! version records whether it was read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

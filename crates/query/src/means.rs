@@ -1,7 +1,9 @@
-//! What a statement runs with: its time, and what it may take of the server.
+//! The resources of one statement: its clock reading, and what it may use of the server (memory, a slot, temporary
+//! files).
 //!
-//! The session makes it for each statement, and for each attempt of one that begins again; everything that runs for the
-//! statement shares it, and it goes when the statement does. What is answered without DataFusion takes nothing of it.
+//! Created by the session for each statement, and again for each attempt of one that is retried. Everything that runs
+//! for the statement shares it, and it is dropped with the statement. Statements that are answered without DataFusion
+//! use none of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,55 +19,55 @@ use crate::memory::QueryPool;
 use crate::sharded::OwnRead;
 use crate::turn::Turn;
 
-/// See the module.
+/// The resources of one statement; see the module.
 pub struct Means {
     /// When the statement came.
     pub time: StatementTime,
-    /// The user who asks: other servers know him by his mapping.
+    /// The session's user, who is mapped to a user on other servers.
     pub role: Arc<str>,
-    /// What of other servers cannot be read by this statement.
+    /// The shards that this statement cannot read.
     pub barrier: Barrier,
-    /// The moment of other servers that it sees; `None`: each as of a moment of its own.
+    /// The common snapshot of all shards that it sees; `None`: a snapshot of its own for each.
     pub moment: Option<Arc<Moment>>,
-    /// Whether what it sees of other servers is fixed before its first row is asked for: other statements run before its last one is.
+    /// Whether the snapshots of shards are fixed before the first row is requested, because other statements run before the last one is.
     pub is_fixed: bool,
-    /// Whether replicas of other servers may be read.
+    /// Whether replicas of shards may be read.
     pub reads_replicas: bool,
-    /// Asks the session for what its transaction's connections alone see.
+    /// Requests to the session for what only its transaction's connections can see.
     asks: Mutex<Option<mpsc::Sender<OwnRead>>>,
     memory_max: Option<usize>,
-    /// Where all queries run.
+    /// DataFusion's environment of all queries.
     server: Arc<RuntimeEnv>,
-    /// Where this one does, and its memory: made when it is asked for, since most statements never ask.
+    /// This query's own environment and memory pool: created on first use, since most statements never need it.
     own: OnceLock<(Arc<QueryPool>, Arc<RuntimeEnv>)>,
     admission: Arc<Admission>,
-    /// Its turn among the others; made when it is asked for, too.
+    /// Its turn among the queries; created on first use, too.
     turn: OnceLock<Arc<Turn>>,
-    /// Tells when nobody waits for the statement any more.
+    /// Closed when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
-    /// Tells what ends by itself that it is to stop, and why; made where there is any.
+    /// Tells the parts of the statement that must end by themselves to stop, and why; created if there are any.
     stop: OnceLock<watch::Sender<Option<Error>>>,
 }
 
-/// What of other servers a statement cannot read without giving a wrong answer.
+/// The shards that a statement cannot read without giving a wrong answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Barrier {
     /// All can be read.
     #[default]
     None,
-    /// The transaction has written to these, which other connections do not see.
+    /// The transaction has written to these servers, and other connections do not see its changes.
     Written(Arc<[Arc<str>]>),
-    /// The transaction reads one snapshot, and servers have no snapshot together.
+    /// The transaction reads one snapshot, and servers have no common snapshot.
     Snapshot,
 }
 
-/// Where nobody has said who asks.
+/// The user where none was given.
 fn nobody() -> &'static Arc<str> {
     static NOBODY: OnceLock<Arc<str>> = OnceLock::new();
     NOBODY.get_or_init(|| Arc::from(""))
 }
 
-/// Somebody waits for a statement, until this is dropped.
+/// Held by whoever waits for a statement; dropping it says that nobody does any more.
 #[must_use]
 pub struct Interest {
     _receiver: watch::Receiver<()>,

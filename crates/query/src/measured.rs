@@ -1,7 +1,8 @@
-//! The memory of each operator of a plan: EXPLAIN (MEMORY), and with ANALYZE what each of them held.
+//! The memory of each operator of a plan: EXPLAIN (MEMORY) and, with ANALYZE, what each operator held.
 //!
-//! Every node of the plan gets one before it that is shown as the node itself, with its memory behind. What the node charges
-//! goes through an account of its own to the pool of the query: whatever its consumers are called, and however many.
+//! Every node of the plan is wrapped in one that is displayed as the node itself, with its memory appended. What the
+//! node charges goes through an account of its own to the query's memory pool, whatever its memory consumers are called
+//! and however many there are.
 
 use std::any::Any;
 use std::collections::HashMap;

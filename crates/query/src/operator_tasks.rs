@@ -1,5 +1,5 @@
-//! Names the tasks that DataFusion starts by itself, one for each stream of an operator that runs beside others: where they wait is
-//! then seen in profiles, below the statement that they work for. See [`ashlar_base::scope`].
+//! Names the tasks that DataFusion starts by itself, one for each stream of an operator that runs concurrently with
+//! others: profiles then show where they wait, below the statement that they work for. See [`ashlar_base::scope`].
 //!
 //! Called once by the engine.
 

@@ -1,7 +1,7 @@
-//! What the conditions of a scan ask of a table's key and indexes.
+//! Lookups in a table's key and indexes, derived from the conditions of a scan.
 //!
-//! Called by `grid_table` when a scan is planned, with the statement's parameters already in their places. A condition
-//! that no index helps with is left out: the scan looks at every condition again, row by row. A partial index is asked where the
+//! Called by `grid_table` when a scan is planned, with the statement's parameters filled in. A condition that no index
+//! helps with is left out, because the scan evaluates every condition again, row by row. A partial index is used if the
 //! conditions imply its predicate.
 
 use std::cmp::Ordering;

@@ -1,6 +1,7 @@
-//! Which of a plan's filters a scan takes: what a query asks of one table, and what joins above tell while they run.
+//! Which of a plan's filters a scan accepts: the query's own conditions on one table, and filters that joins above
+//! produce while they run.
 //!
-//! Called by the scans of tables in memory and of shards. Decides nothing about what they do with them.
+//! Called by the scans of tables in memory and of shards, which decide themselves what to do with them.
 
 use std::sync::Arc;
 

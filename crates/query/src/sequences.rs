@@ -1,7 +1,8 @@
-//! Sequences by their names, as CREATE SEQUENCE and dumps have them: a part of the catalog's picture.
+//! Named sequences, as CREATE SEQUENCE and dumps use them: a part of each catalog version.
 //!
-//! A column counts by itself. A sequence is how it is to count, until it is the default of a column, and a name for that column's counter from
-//! then on. `ddl::named_sequence` makes and changes them, in drafts as tables are.
+//! The counters belong to columns. A sequence describes how one is to count until it becomes a column's default; from
+//! then on it is a name for that column's counter. `ddl::named_sequence` creates and changes sequences, in drafts as
+//! tables are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

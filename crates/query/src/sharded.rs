@@ -1,7 +1,7 @@
-//! The sharded home: tables whose rows lie in a fleet of PostgreSQL servers.
+//! The sharded home: tables whose rows live in a fleet of PostgreSQL servers.
 //!
-//! What the catalog keeps of such a table, how statements about it are planned, and what the engine reads of it where
-//! a statement is more than one shard's. Which shard has what, and what it is asked, is `ashlar_shard`'s to say.
+//! Covers what the catalog keeps of such a table, how statements about it are planned, and what the engine reads of it
+//! if one shard alone cannot answer. Which shard has which rows, and what it is sent, is decided in `ashlar_shard`.
 
 pub(crate) mod alter;
 mod attach;

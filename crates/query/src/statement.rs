@@ -1,9 +1,11 @@
 //! A statement: parsed and planned once, executed many times.
 
 mod changes;
+mod commands;
 pub mod configure;
 mod modes;
 mod named;
+mod queries;
 mod setval;
 mod unsupported;
 
@@ -11,12 +13,10 @@ use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
-use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
 use pg_query::protobuf;
 
 pub use self::modes::isolation;
-use self::modes::{set_command, transaction_command};
 pub use self::named::refused_by_name;
 use crate::analyze;
 use crate::catalog::CatalogState;
@@ -25,16 +25,14 @@ use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
 use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, ShardChangePlan, Source, SpreadPlan, UpdatePlan};
 use crate::engine::Engine;
-use crate::explain::{self, ExplainOptions};
+use crate::explain::ExplainOptions;
 use crate::grammar::{self, ParsedStatement, position_of_name};
 use crate::identity::Identity;
-use crate::index_plan::IndexPlan;
-use crate::key_plan::{self, KeyPlan, computed};
+use crate::key_plan::{self, KeyPlan};
 use crate::lift::{Lifting, Shape};
-use crate::locking::{self, LockPlan, Planned};
-use crate::select::{self, Planner, SelectPlan};
+use crate::locking::{self, LockPlan};
+use crate::select::{self, SelectPlan};
 use crate::sharded::{ShardedPlan, maintain};
-use crate::sql_types;
 use crate::transaction::Isolation;
 
 /// A planned statement.
@@ -427,46 +425,7 @@ impl Statement {
             Self::of_kind(engine, catalog, parsed, kind, parameter_types, columns)
         };
         match &parsed.node {
-            NodeEnum::SelectStmt(node) => {
-                if node.into_clause.is_some() {
-                    return Err(Error::unsupported("SELECT INTO is not supported")
-                        .with_hint("Use CREATE TABLE ... AS SELECT ..."));
-                }
-                check_with(node.with_clause.as_ref())?;
-                if !node.locking_clause.is_empty() {
-                    return Ok(match locking::plan(engine, catalog, &parsed.text, declared)? {
-                        Planned::Key(plan) => Self::of_key(catalog, &parsed.text, plan),
-                        Planned::Rows(plan) => {
-                            let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
-                            make(Kind::Lock(plan), types, Some(columns))
-                        }
-                    });
-                }
-                if let Some((command, column)) = setval::recognise(node)? {
-                    return Ok(make(Kind::Session(command), vec![], Some(vec![column].into())));
-                }
-                if let Some(items) = configure::recognise(node)? {
-                    let columns: Arc<[Column]> = items.iter().map(configure::column_of).collect();
-                    let types = configure::parameter_types(&items);
-                    return Ok(make(Kind::Session(SessionCommand::Configure(items)), types, Some(columns)));
-                }
-                let ast = select::parse(&parsed.text)?;
-                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
-                    return Ok(Self::of_key(catalog, &parsed.text, plan));
-                }
-                let asked = match &ast {
-                    AstStatement::Query(query) if catalog.has_indexes() => Some(query.clone()),
-                    _ => None,
-                };
-                let mut plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
-                let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
-                plan.indexed = indexed.filter(|indexed| indexed.gives(&plan.columns)).map(Arc::new);
-                let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
-                if let Some(plan) = computed::of_select(engine, &plan) {
-                    return Ok(make(Kind::Key(Box::new(plan)), types, Some(columns)));
-                }
-                Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
-            }
+            NodeEnum::SelectStmt(node) => queries::select(engine, catalog, parsed, node, declared),
             NodeEnum::InsertStmt(node) => changes::insert(engine, catalog, parsed, node, declared),
             NodeEnum::UpdateStmt(node) => {
                 let (with, target) = (node.with_clause.as_ref(), node.relation.as_ref());
@@ -484,7 +443,9 @@ impl Statement {
             NodeEnum::CreateForeignTableStmt(node) => {
                 Ok(make(Kind::Ddl(Ddl::CreateForeign(Box::new(node.clone()))), vec![], None))
             }
-            NodeEnum::CreateTableAsStmt(node) => Ok(make(Kind::Ddl(create_as(engine, catalog, node)?), vec![], None)),
+            NodeEnum::CreateTableAsStmt(node) => {
+                Ok(make(Kind::Ddl(queries::create_as(engine, catalog, node)?), vec![], None))
+            }
             NodeEnum::IndexStmt(node) => Ok(make(Kind::Ddl(Ddl::CreateIndex(node.clone())), vec![], None)),
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
@@ -511,23 +472,7 @@ impl Statement {
                 let plan = CopyPlan::new(engine, catalog, node)?;
                 Ok(make(Kind::Copy(Box::new(plan)), vec![], None))
             }
-            NodeEnum::ExplainStmt(node) => {
-                let options = explain::options(node)?;
-                let inner = node.query.as_ref().and_then(|query| query.node.clone());
-                let inner = inner.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
-                let text = statement_text(&inner)?;
-                let mut inner = ParsedStatement { text, offset: 0, node: inner };
-                // The router looks at places of its text.
-                if catalog.has_sharded()
-                    && let Some(again) = grammar::only_one(grammar::parse(&inner.text)?)?
-                {
-                    inner = again;
-                }
-                let inner = Self::plan_inner(engine, catalog, &inner, declared)?;
-                let types = inner.parameter_types.clone();
-                let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
-                Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
-            }
+            NodeEnum::ExplainStmt(node) => queries::explain(engine, catalog, parsed, node, declared),
             NodeEnum::VariableShowStmt(node) if node.name == grammar::SHOWN_POOLS => {
                 let view = grammar::only_one(grammar::parse("SELECT * FROM ashlar.pools ORDER BY server, pool")?)?;
                 let view = view.ok_or_else(|| Error::internal("a view without a statement"))?;
@@ -537,7 +482,7 @@ impl Statement {
                 if let NodeEnum::VacuumStmt(node) = other {
                     check_tables(catalog, &node.rels)?;
                 }
-                let command = session_command(other, &parsed.text)?;
+                let command = commands::session_command(other, &parsed.text)?;
                 let columns = match &command {
                     SessionCommand::Show(name) => Some(vec![Column::text(name)].into()),
                     SessionCommand::ShowAll => Some(["name", "setting", "description"].map(Column::text).into()),
@@ -600,32 +545,6 @@ pub(crate) fn statement_text(node: &NodeEnum) -> Result<String> {
         .map_err(|error| Error::unsupported(format!("this statement is not supported here: {error}")))
 }
 
-fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::CreateTableAsStmt) -> Result<Ddl> {
-    if node.objtype != i32::from(protobuf::ObjectType::ObjectTable) {
-        return Err(Error::unsupported("materialized views are not supported"));
-    }
-    let into = node.into.as_ref().ok_or_else(|| Error::internal("CREATE TABLE AS without a name"))?;
-    if into.rel.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
-        return Err(Error::unsupported("temporary tables are not supported"));
-    }
-    let life = crate::ddl::check_storage(&into.access_method, &into.options)?;
-    let inner = node.query.as_ref().and_then(|query| query.node.clone());
-    let inner = inner.ok_or_else(|| Error::internal("CREATE TABLE AS without a query"))?;
-    if !matches!(inner, NodeEnum::SelectStmt(_)) {
-        return Err(Error::unsupported("CREATE TABLE AS of this statement is not supported"));
-    }
-    let ast = select::parse(&statement_text(&inner)?)?;
-    let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, &[])?;
-    Ok(Ddl::CreateAs {
-        name: relation_name(into.rel.as_ref())?,
-        if_not_exists: node.if_not_exists,
-        columns: into.col_names.iter().filter_map(sql_types::string_of).map(str::to_owned).collect(),
-        skip_data: into.skip_data,
-        life,
-        select: Box::new(plan),
-    })
-}
-
 /// 42P01 where one of the tables of VACUUM or ANALYZE is not there.
 fn check_tables(catalog: &CatalogState, relations: &[pg_query::Node]) -> Result<()> {
     for relation in relations {
@@ -662,115 +581,6 @@ fn place(error: Error, text: &str) -> Error {
         Some(position) => error.at(position),
         None => error,
     }
-}
-
-fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
-    Ok(match node {
-        NodeEnum::TransactionStmt(node) => transaction_command(node)?,
-        NodeEnum::VariableSetStmt(node) => set_command(node)?,
-        NodeEnum::VariableShowStmt(node) if node.name == "all" => SessionCommand::ShowAll,
-        NodeEnum::VariableShowStmt(node) => SessionCommand::Show(shown_name(&node.name)),
-        NodeEnum::DiscardStmt(node) => match protobuf::DiscardMode::try_from(node.target) {
-            // Plans are kept for all sessions, and are made anew by themselves.
-            Ok(protobuf::DiscardMode::DiscardPlans) => SessionCommand::Nothing("DISCARD PLANS"),
-            Ok(protobuf::DiscardMode::DiscardSequences) => SessionCommand::Nothing("DISCARD SEQUENCES"),
-            Ok(protobuf::DiscardMode::DiscardTemp) => SessionCommand::Nothing("DISCARD TEMP"),
-            _ => SessionCommand::DiscardAll,
-        },
-        NodeEnum::ListenStmt(node) => SessionCommand::Listen(node.conditionname.clone()),
-        NodeEnum::UnlistenStmt(node) => {
-            SessionCommand::Unlisten((!node.conditionname.is_empty()).then(|| node.conditionname.clone()))
-        }
-        NodeEnum::NotifyStmt(node) => {
-            SessionCommand::Notify { channel: node.conditionname.clone(), payload: node.payload.clone() }
-        }
-        NodeEnum::PrepareStmt(node) => {
-            let mut types = Vec::new();
-            for argument in &node.argtypes {
-                if let Some(NodeEnum::TypeName(name)) = &argument.node {
-                    // Bare numeric is allowed here: a parameter has the precision of its value.
-                    types.push(match sql_types::resolve(name) {
-                        Ok(sql_type) => sql_type.oid(),
-                        Err(error) if error.message().starts_with("numeric without") => 1700,
-                        Err(error) => return Err(error),
-                    });
-                }
-            }
-            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
-            let inner = inner.ok_or_else(|| Error::internal("PREPARE without a statement"))?;
-            SessionCommand::Prepare { name: node.name.clone(), types, text: statement_text(inner)? }
-        }
-        NodeEnum::ExecuteStmt(node) => {
-            let mut arguments = Vec::new();
-            for argument in &node.params {
-                arguments.push(expression_text(argument)?);
-            }
-            SessionCommand::Execute { name: node.name.clone(), arguments }
-        }
-        NodeEnum::DeallocateStmt(node) => SessionCommand::Deallocate((!node.isall).then(|| node.name.clone())),
-        NodeEnum::DeclareCursorStmt(node) => {
-            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
-            let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;
-            // CURSOR_OPT_HOLD and CURSOR_OPT_BINARY of PostgreSQL's parsenodes.h.
-            const HOLD: i32 = 0x0020;
-            const BINARY: i32 = 0x0001;
-            if node.options & BINARY != 0 {
-                return Err(Error::unsupported("a binary cursor is not supported"));
-            }
-            SessionCommand::Declare {
-                name: node.portalname.clone(),
-                text: statement_text(inner)?,
-                hold: node.options & HOLD != 0,
-            }
-        }
-        NodeEnum::FetchStmt(node) => {
-            if node.direction != i32::from(protobuf::FetchDirection::FetchForward) || node.how_many < 0 {
-                return Err(Error::unsupported("only FETCH forward is supported"));
-            }
-            let all = node.how_many == i64::MAX;
-            SessionCommand::Fetch {
-                name: node.portalname.clone(),
-                count: (!all).then(|| u64::try_from(node.how_many).unwrap_or(0)),
-                is_move: node.ismove,
-            }
-        }
-        NodeEnum::ClosePortalStmt(node) => {
-            SessionCommand::Close((!node.portalname.is_empty()).then(|| node.portalname.clone()))
-        }
-        NodeEnum::VacuumStmt(node) if node.is_vacuumcmd => {
-            let analyses = node.options.iter().any(|option| {
-                matches!(&option.node, Some(NodeEnum::DefElem(option)) if option.defname == "analyze" && !is_off(option))
-            });
-            SessionCommand::Vacuum(if analyses { Some(analyzed(&node.rels)?) } else { None })
-        }
-        NodeEnum::VacuumStmt(node) => SessionCommand::Analyze(analyzed(&node.rels)?),
-        _ => return Err(unsupported::refusal(node, text)),
-    })
-}
-
-/// Whether an option says no.
-fn is_off(option: &protobuf::DefElem) -> bool {
-    matches!(crate::ddl::option_text(option).as_deref(), Some("false" | "off" | "0"))
-}
-
-/// The tables that ANALYZE names.
-fn analyzed(relations: &[pg_query::Node]) -> Result<Vec<analyze::Target>> {
-    let named = relations.iter().filter_map(|relation| match &relation.node {
-        Some(NodeEnum::VacuumRelation(relation)) => Some(relation),
-        _ => None,
-    });
-    let target = |relation: &protobuf::VacuumRelation| {
-        let columns = relation.va_cols.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
-        Ok(analyze::Target { table: relation_name(relation.relation.as_ref())?, columns })
-    };
-    named.map(target).collect()
-}
-
-/// The name of a setting as its result column has it: PostgreSQL writes three of its own in capitals.
-fn shown_name(name: &str) -> String {
-    let canonical =
-        ["TimeZone", "DateStyle", "IntervalStyle"].into_iter().find(|known| known.eq_ignore_ascii_case(name));
-    canonical.unwrap_or(name).to_owned()
 }
 
 /// A query of one value: the tree around an expression's.

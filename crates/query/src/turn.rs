@@ -1,4 +1,5 @@
-//! A statement's turn among the queries: kept while something of the statement computes, given back while all of it waits for others.
+//! A statement's turn among the queries: held while something of the statement computes, given up while all of it waits
+//! for others.
 //!
 //! ```text
 //! begin ──▶ has a slot ──▶ a stream waits for a shard, for long, and no other one is at work ──▶ has none
@@ -6,9 +7,9 @@
 //!               └──────────── a stream that goes on asks for one for all of them ◀─────────────────┘
 //! ```
 //!
-//! Used by `Means` for the statement as a whole, which waits for its client or for its session, and by scans of shards, whose streams
-//! wait each for itself. What other operators still compute while all scans wait, of rows that they have, they compute without a turn:
-//! that comes to an end by itself.
+//! Used by `Means` for the statement as a whole, which waits for its client or its session, and by scans of shards,
+//! whose streams each wait for themselves. If all scans wait, other operators may still compute with rows they already
+//! have; they do so without a turn, and soon run out of rows.
 
 use std::pin::pin;
 use std::sync::Arc;

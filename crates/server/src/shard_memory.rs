@@ -1,4 +1,4 @@
-//! Who pays for rows of shards that are longer than what a connection may keep: the statements' share of the store's memory.
+//! Charges rows of shards that are longer than a connection may keep to the statements' share of the store's memory.
 
 use std::sync::Arc;
 

@@ -1,13 +1,16 @@
-//! Deadlocks of transactions on several shards, which no shard can see: found here, and broken by stopping one of them.
+//! Deadlocks of transactions that span several shards, which no shard can see: detected here, and resolved by
+//! cancelling one of them.
 //!
 //! ```text
 //! transaction 1 ── waits on s0 for ──▶ transaction 2 ── waits on s1 for ──▶ transaction 1
 //! ```
 //!
-//! Who is on several shards and has waited for one of them as long as PostgreSQL waits before it looks enters here; a task asks
-//! the shards who waits for whom for as long as somebody is here, and tells them whose connections are whose, for those of other Ashlars
-//! (`claims`). What all of them hold they hold until their statements end, so that a cycle of those who have not left meanwhile is one. Of
-//! those of another Ashlar that is known as soon as it has told it later than the cycle was seen. A cycle on one shard is left to that shard.
+//! A transaction registers here when it is on several shards and has waited for one of them as long as PostgreSQL waits
+//! before it checks for deadlocks. While any is registered, a task asks the shards which backends wait for which, and
+//! announces to other Ashlar processes which backends belong together (`claims`). Locks are held until their statements
+//! end, so a cycle whose transactions have all stayed registered is a real one. For a transaction of another process
+//! this is known once that process has announced it later than the cycle was seen. A cycle within one shard is left to
+//! that shard.
 
 mod claims;
 mod cycles;

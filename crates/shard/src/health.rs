@@ -75,7 +75,7 @@ struct Member {
     samples: VecDeque<(Instant, u64)>,
 }
 
-/// What is known of a server's health, for those who ask.
+/// What is known of a server's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// `up`, `down`, or `unknown` before the first look.

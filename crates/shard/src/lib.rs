@@ -1,10 +1,10 @@
 //! Tables whose rows live in a fleet of ordinary PostgreSQL servers.
 //!
-//! The order to read it in: [`rules`] say where a row is; [`route`] says, once per statement text, which shards a
-//! statement needs and by which of its values; what a shard is sent is that text with a few bytes spliced, never text
-//! made anew from a tree; several answers become one again without the rows being kept. Called by the session and by the
-//! catalog. What cannot be answered exactly by the shards is either left to the engine or refused before anything
-//! is sent.
+//! In reading order: [`rules`] say on which shard a row is. [`route`] finds out, once per statement text, which shards
+//! a statement needs and by which of its values. A shard is sent the original text with a few bytes spliced, never text
+//! regenerated from a tree. The answers of several shards are merged into one without keeping their rows. Called by the
+//! session and by the catalog. What the shards cannot answer exactly is either left to the engine or refused before
+//! anything is sent.
 
 #![forbid(unsafe_code)]
 

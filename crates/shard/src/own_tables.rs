@@ -1,6 +1,7 @@
-//! Tables of Ashlar's own in the databases of shards: in a schema `ashlar` there, made when they are first needed.
+//! Ashlar's own tables in the databases of shards: in the schema `ashlar`, created on first use.
 //!
-//! Called for decisions of transactions (`two_phase`) and for worker numbers (`workers`). Several processes may make them at once.
+//! Called for commit decisions (`two_phase`) and for worker numbers (`workers`). Several processes may create them at
+//! once.
 
 use ashlar_base::Result;
 

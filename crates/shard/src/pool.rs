@@ -11,9 +11,9 @@
 
 mod bound;
 mod idle;
-mod keep;
-mod keeping;
 mod line;
+mod session_keep;
+mod snapshot_share;
 mod statistics;
 
 use std::collections::HashMap;
@@ -27,11 +27,11 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-pub(crate) use self::keep::Held;
-pub use self::keep::Keep;
-use self::keep::Ticket;
-pub(crate) use self::keeping::Keeping;
 use self::line::Line;
+pub(crate) use self::session_keep::Held;
+pub use self::session_keep::Keep;
+use self::session_keep::Ticket;
+pub(crate) use self::snapshot_share::Keeping;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics, ServerStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};
@@ -329,7 +329,7 @@ impl Drop for Slot {
     }
 }
 
-/// A connection that somebody uses: given back when dropped, or closed where it is in the middle of something.
+/// A borrowed connection: returned to the pool when dropped, or closed if it is in the middle of something.
 pub struct Lease {
     backend: Option<Box<Backend>>,
     slot: Slot,
@@ -344,7 +344,7 @@ impl Lease {
         self
     }
 
-    /// Ends the transaction that is open on the connection, beside whoever had it, and gives it back.
+    /// Rolls back the transaction that is open on the connection, in the background, and gives the connection back.
     pub fn abandon(mut self) {
         let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);
         let busy = self.backend.as_ref().is_some_and(|backend| backend.is_busy());

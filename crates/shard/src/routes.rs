@@ -1,6 +1,6 @@
-//! What routes have cost since the server was started: by kind of route and tables.
+//! Counters of executed routes since the server started, by kind of route and tables.
 //!
-//! Counters are found once for a statement's plan, and counted without a lock by whoever runs it.
+//! A statement's plan looks its counters up once; after that they are incremented without a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;

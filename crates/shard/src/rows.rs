@@ -1,4 +1,4 @@
-//! Rows of questions that are ours and have few answers: what a shard says of its transactions and its locks.
+//! Answers to Ashlar's own small queries to shards, about their transactions and locks, read row by row.
 
 use ashlar_base::{Error, ErrorCode, Result};
 

@@ -39,7 +39,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text, for the one who has to show it to the server.
+    /// The text, for the login that sends it to the server.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who logs in to a server, for one user of ours or for all.
+/// The login on a server, for one user of Ashlar or for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The server.

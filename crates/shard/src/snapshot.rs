@@ -1,15 +1,18 @@
-//! One moment on several shards: a transaction that has committed on several of them is seen on all of them, or on none.
+//! A consistent snapshot of several shards: a transaction that has committed on several of them is visible on all of
+//! them, or on none.
 //!
 //! ```text
 //! lock each shard ──▶ BEGIN and export a snapshot on each ──▶ unlock each ──▶ readers import the snapshot of their shard
 //! ```
 //!
-//! Who reads while other statements run fixes what he sees before they do, and where each shard may be as of a moment of its own nothing
-//! is locked: a snapshot of each is exported, or, where one reader is all there is, his own connection has taken it.
+//! Preparing a transaction takes the same lock, shared, and holds it until the transaction is committed on that shard
+//! (`two_phase`). So while all shards are locked, no transaction is committed on some of them and only prepared on
+//! others, whichever process has sent it. A process that waits too long for a lock releases all of them and starts
+//! again.
 //!
-//! What a shard prepares holds the same lock, shared, from before it is prepared until it is committed there (`two_phase`). So while all
-//! shards are locked no transaction is committed on some of them and only prepared on others, whichever process has
-//! sent it. Whoever waits too long for a lock lets go of all of them and begins again.
+//! Where each shard may be read as of a moment of its own, but other statements may run while rows are read, nothing is
+//! locked: a snapshot of each shard is exported beforehand or, if there is only one reader, taken by the reader's own
+//! connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,12 +1,13 @@
-//! A transaction on several shards commits on all of them or on none: two-phase commit, whose decision is a row in one of them.
+//! Two-phase commit: a transaction on several shards commits on all of them or on none. The decision is a row on one of
+//! them, the decider.
 //!
 //! ```text
 //! PREPARE TRANSACTION on all but one ──▶ on that one: decision and COMMIT ──▶ COMMIT PREPARED on the others ──▶ decision cleared away
 //! ```
 //!
-//! Until the decider has committed, nothing has anywhere; from then on all of it does, whoever is down meanwhile. Nothing is kept
-//! here: whichever process finds a prepared transaction that nobody finishes asks the decider (`recovery`). Whoever had
-//! decided has, and whoever had not yet cannot any more (`decisions`).
+//! Until the decider has committed, no shard has; from then on all of them will, even those that are down meanwhile. No
+//! state is kept here: a process that finds an orphaned prepared transaction asks the decider (`recovery`). A decision
+//! that was made is final, and one that was not made by then can no longer be made (`decisions`).
 
 mod decisions;
 mod names;

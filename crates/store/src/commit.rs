@@ -1,12 +1,14 @@
-//! Committing a transaction: every partition it writes is locked, one timestamp is taken, every key is validated,
-//! room is made, and then everything is applied, into the room that was made.
+//! Commit of a transaction: lock every partition it writes, take one timestamp, validate every key, make room, and then
+//! apply everything into the room that was made.
 //!
-//! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
-//! wait for each other; values of unique indexes are taken under locks that come after all of them (`commit::checks`). Each
-//! partition is let go as soon as its rows are applied, or, where there are many, as soon as they are left in its place for
-//! whoever comes there first (`commit::work`). A snapshot that includes the timestamp was opened after every lock was taken,
-//! so it waits at a partition whose rows are still to come, or applies them itself, and one that does not include it was seen
-//! by the horizon, which came later still: nobody sees half a commit.
+//! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so two commits cannot deadlock.
+//! Values of unique indexes are claimed under locks that come after all partition locks in that order
+//! (`commit::checks`). Each partition is unlocked as soon as its rows are applied or, for a commit of many partitions,
+//! as soon as the remaining work is left in the partition's place for whichever thread locks it next (`commit::work`).
+//!
+//! No snapshot sees half a commit. One that includes the timestamp was opened after every lock was taken, so at a
+//! partition whose rows are still missing it waits, or applies them itself. One that does not include the timestamp was
+//! registered before the commit read the horizon, and so the versions it needs are kept.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;

@@ -1,8 +1,9 @@
-//! Orders of threads that the machine seldom takes: the registry, indexes and their directories, commits, loads, locks of rows, and the columns
-//! that readers are lent, each run some hundred or thousand times under schedules of shuttle's. `./x shuttle` runs these, in a build of their own.
+//! Tests of rare thread interleavings: the snapshot registry, indexes and their directories, commits, loads, row locks,
+//! and the columns that readers borrow, each run hundreds or thousands of times under shuttle's schedules. `./x
+//! shuttle` runs these, in a build of their own.
 //!
-//! Shuttle takes one step of one thread after the other, as if every atomic were sequentially consistent, which those of the registry are.
-//! What a weaker order of memory would let happen is looked for by `./x miri`.
+//! Shuttle executes one step of one thread at a time, as if every atomic were sequentially consistent, which those of
+//! the registry are. The effects of weaker memory orders are what `./x miri` looks for.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;

@@ -18,6 +18,7 @@ mod compactor;
 mod counters;
 mod directory;
 mod entry;
+mod eviction;
 mod index;
 #[cfg(all(test, shuttle))]
 mod interleavings;
@@ -34,7 +35,6 @@ mod partition;
 mod places;
 mod reader;
 mod region;
-mod relief;
 mod row;
 mod rows;
 mod segment;

@@ -1,9 +1,9 @@
-//! Keys that will be asked for next, brought near while they are still several.
+//! Prefetching for several keys at once, before they are looked up.
 //!
-//! A key operation is a chain of reads that each wait for memory: the index, the place in the columns, the bytes. The
-//! chains of different keys do not depend on each other, so a batch of keys takes each step together: what one waits
-//! for, all wait for ("AMAC", Kocberber et al., "Asynchronous Memory Access Chaining", VLDB 2015, has the measurements
-//! of such schedules). Called by sessions that have read several commands at once. A hint: nothing depends on it.
+//! A key operation is a chain of dependent memory reads: the index, the position in the columns, the bytes. Chains of
+//! different keys are independent, so a batch of keys takes each step together and their cache misses overlap ("AMAC",
+//! Kocberber et al., "Asynchronous Memory Access Chaining", VLDB 2015, has measurements of such schedules). Called by
+//! sessions that have read several commands at once. Only a hint: correctness never depends on it.
 
 use ashlar_base::Datum;
 

@@ -1,7 +1,7 @@
-//! What an index says of a row: its values, and whether the row is in the index at all.
+//! Where an index finds its values in a row, and whether the row is in the index at all.
 //!
-//! Called by `partition::indexes` for rows that are stored, by `writeset` for rows that are pending, and by both before
-//! anything is changed, because computing an expression may fail.
+//! Called by `partition::indexes` for stored rows, by `writeset` for pending rows, and by both before anything is
+//! changed, because computing an expression may fail.
 
 use std::sync::Arc;
 

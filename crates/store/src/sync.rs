@@ -1,9 +1,8 @@
-//! What threads meet at in the store: the machine's locks and atomics, or those of a scheduler that tries one order of threads after the
-//! other.
+//! The store's locks and atomics: the machine's, or in tests those of a scheduler that explores thread interleavings.
 //!
-//! In a build with `--cfg shuttle` (`./x shuttle`, and nothing else) they are shuttle's behind the same calls, so that the store itself
-//! runs under its schedules and no model of it. What only counts stays the machine's there too: bytes in `memory`, uses of rows in
-//! `segment::life`. The thread of the compactor does not run there.
+//! In a build with `--cfg shuttle` (`./x shuttle`, and nothing else) they are shuttle's, behind the same calls, so that
+//! the store itself runs under its schedules and not a model of it. Pure counters stay the machine's there too: bytes
+//! in `memory`, uses of rows in `segment::life`. The compactor's thread does not run in such a build.
 
 pub(crate) use ashlar_base::sync::atomic;
 

@@ -1,19 +1,19 @@
-//! Which values of a unique index are taken, over all partitions of a region.
+//! The values of a unique index that are taken, across all partitions of a region.
 //!
 //! ```text
 //!   value        up to 15 bytes that are the values themselves, else 15 bytes of a keyed hash of them
 //!   slot         value, partition of the row that has it, how many rows have it
 //!   stripe       a part of all values, behind a lock of its own
 //! ```
-//! A row takes its values before it is written, and gives them back when it ends, both with the lock of its partition
-//! held. Stripes are the last locks that anybody takes, in the order of (index, stripe), and no partition is locked while
-//! one is held: writers cannot wait for each other. All values of a commit are looked at and taken under the locks of
-//! their stripes: of two commits that want the same value one gets it, and the other has taken nothing.
+//! A row claims its values before it is written and releases them when it ends, both with the lock of its partition
+//! held. Stripe locks are the last in the lock order, sorted by (index, stripe), and no partition is locked while one
+//! is held, so writers cannot deadlock. All values of a commit are checked and claimed under the locks of their
+//! stripes: of two commits that want the same value one gets it, and the other has claimed nothing.
 //!
-//! A value has two rows only while a commit is applied that ends the one and begins the other. A row whose time has come keeps its
-//! values until somebody ends it for good: whoever wants one does that first (`region::unique`). Longer values are told
-//! apart by 120 bits of SipHash under two random keys, which nobody sees: that two of them are taken for one is less likely
-//! than that memory errs.
+//! A value has two rows only while a commit is applied that ends one and begins the other. An expired row keeps its
+//! values until it is removed: a writer that wants one of them removes it first (`region::unique`). Longer values are
+//! compared by 120 bits of SipHash under two random keys that never leave the process: a collision is less likely than
+//! a memory error.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
@@ -78,18 +78,18 @@ pub(crate) struct Claim {
     pub(crate) is_released: bool,
     /// Whoever had it before.
     before: Option<PartitionId>,
-    /// What the caller knows it by.
+    /// What the caller knows its row by: claims of one row have the same, those of two rows never do.
     pub(crate) number: usize,
 }
 
 /// What became of claims.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// All of them are taken.
     All,
-    /// None is: somebody has this one. Its number.
-    Clash(usize),
-    /// None is: two of them are the same. The number of one.
-    Twice(usize),
+    /// None is, because of one of them: its index, and the number of its row. `is_own`: another one of the same claims
+    /// wants the value, nobody has it yet.
+    Clash { index: TableId, number: usize, is_own: bool },
 }
 
 impl Claim {
@@ -125,12 +125,14 @@ pub(crate) fn claim(claims: &mut [Claim]) -> Result<Claimed> {
         guards.push(taken.stripes[group[0].place().1].lock());
     }
     for (group, stripe) in groups.iter().zip(&guards) {
+        // All claims of a group are of one index.
+        let clash = |number, is_own| Ok(Claimed::Clash { index: group[0].taken.index, number, is_own });
         if let Some(pair) = group.windows(2).find(|pair| pair[0].value == pair[1].value) {
-            return Ok(Claimed::Twice(pair[0].number.max(pair[1].number)));
+            return clash(pair[0].number.max(pair[1].number), true);
         }
         let has_it = |claim: &&Claim| !claim.is_released && stripe.find(claim.hash, claim.value).is_some();
-        if let Some(clash) = group.iter().filter(has_it).map(|claim| claim.number).min() {
-            return Ok(Claimed::Clash(clash));
+        if let Some(number) = group.iter().filter(has_it).map(|claim| claim.number).min() {
+            return clash(number, false);
         }
     }
     for ((group, stripe), taken) in groups.iter().zip(&mut guards).zip(&tables) {

@@ -18,7 +18,7 @@ pub struct Spot {
     pub line: usize,
 }
 
-/// Who decided a value.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Nobody: the built-in value.

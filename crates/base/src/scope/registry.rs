@@ -1,6 +1,6 @@
 //! What all scopes of the process share: the table of names, and the slots of tasks.
 //!
-//! Called when a name is first used, when a task begins, is polled for the first time and ends, and by who watches.
+//! Called when a name is first used, when a task begins, is first polled and ends, and by the samplers that watch.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};

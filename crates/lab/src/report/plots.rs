@@ -198,20 +198,25 @@ fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
     points
 }
 
+/// The line of one repetition.
+fn line_of(run: &Run, one: &Measurement, points: Vec<(f64, f64)>) -> Series {
+    Series {
+        name: name(&one.target),
+        target: one.target.clone(),
+        label: format!("{}, repetition {}", one.target, one.repetition),
+        look: look(run, &one.target),
+        sure: points.len(),
+        points,
+        figures: Vec::new(),
+    }
+}
+
 /// Answers of each second, a line for each repetition, also for those that are left out elsewhere: it shows where they ended.
 fn over_time(run: &Run, case: &Case) -> Plot {
     let line = |one: &Measurement| {
         let points: Vec<(f64, f64)> =
             whole_seconds(one).map(|(second, count)| (second as f64 + 0.5, count as f64)).collect();
-        Series {
-            name: name(&one.target),
-            target: one.target.clone(),
-            label: format!("{}, repetition {}", one.target, one.repetition),
-            look: look(run, &one.target),
-            sure: points.len(),
-            points,
-            figures: Vec::new(),
-        }
+        line_of(run, one, points)
     };
     let series = run.targets.iter().flat_map(|target| run.of(&target.name, case)).map(line);
     let series = series.filter(|series| !series.points.is_empty());
@@ -235,15 +240,7 @@ fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Plot {
         let sure = whole.filter(|(_, second)| second.operations / percentile.rarity >= BEYOND_MIN);
         let points: Vec<(f64, f64)> =
             sure.map(|(place, second)| (place as f64 + 0.5, (percentile.of)(second))).collect();
-        let series = Series {
-            name: name(&one.target),
-            target: one.target.clone(),
-            label: format!("{}, repetition {}", one.target, one.repetition),
-            look: look(run, &one.target),
-            sure: points.len(),
-            points,
-            figures: Vec::new(),
-        };
+        let series = line_of(run, one, points);
         (!series.points.is_empty()).then_some(series)
     };
     let all = run.targets.iter().flat_map(|target| run.of(&target.name, case));

@@ -1,4 +1,4 @@
-//! The plan node.
+//! The aggregation's plan node, in place of the engine's `AggregateExec`.
 
 use std::fmt;
 use std::sync::Arc;

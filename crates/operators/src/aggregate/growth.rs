@@ -1,4 +1,4 @@
-//! How many groups a table is expected to have in the end: from how fast it has been making new ones.
+//! Predicts how many groups a table will have in the end, from the rate at which new ones have appeared.
 //!
 //! ```text
 //!   new groups a row  |__
@@ -7,9 +7,9 @@
 //!                     +---------------`--  groups
 //! ```
 //!
-//! Of keys that are drawn from so many, each as likely as any other, the rate falls by the same for each group that there is. If some keys
-//! have most of the rows and the others are new ones, it does not fall, and rows to come are taken to make groups as the last ones did.
-//! Rates are those between two growths of a table; called when it grows.
+//! If keys are drawn uniformly from a fixed set, the rate falls by the same amount for each group that exists. If some
+//! keys have most of the rows and the others are new, the rate does not fall, and future rows are assumed to make
+//! groups as the last ones did. Rates are measured between two growths of a table; called when it grows.
 
 /// How much more is expected: how many of the rows that came made a group is a matter of chance too.
 const MARGIN: f64 = 1.0 / 32.0;

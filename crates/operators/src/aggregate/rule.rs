@@ -1,4 +1,4 @@
-//! Puts our node in the place of the engine's, where it can do the same.
+//! The optimizer rule that replaces the engine's aggregation with ours where ours can do the same.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Rows of a stream that wait until there are enough of them for each table: then what a table has is in the caches, and its
-//! pages known, for a thousand rows instead of a hundred.
+//! Rows of a stream buffered until there are enough of them for each table, so that a table's cache lines and pages are
+//! touched once for a thousand rows instead of for a hundred.
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::concat;

@@ -1,6 +1,6 @@
-//! From chunks to a table: how much memory it will take, and the making of it.
+//! Builds the join's table from its chunks, and says beforehand how much memory that will take.
 //!
-//! Called when the last row of a build side has come, and for each part of one that went to files.
+//! Called when the last row of a build side has arrived, and for each part of one that went to files.
 
 use std::marker::PhantomData;
 use std::ops::Range;

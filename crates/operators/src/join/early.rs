@@ -1,5 +1,5 @@
-//! A direct table that is made while rows come: where the input knows how many there will be, and their keys lie close together,
-//! keys need not be kept until the last row is there.
+//! A direct table that is built while rows arrive: if the input knows how many rows there will be, and their keys lie
+//! close together, keys need not be kept until the last row.
 //!
 //! ```text
 //!   chunk of rows -> its keys are known by their places in the table, and go
@@ -7,7 +7,7 @@
 //!                    table is made at the end
 //! ```
 //!
-//! Called by `run` for each chunk, under its lock, and by `build`, which has no more to make.
+//! Called by `run` for each chunk, under its lock, and by `build`, which then has nothing left to do.
 
 use std::sync::Arc;
 

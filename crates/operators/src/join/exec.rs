@@ -1,4 +1,4 @@
-//! The plan node.
+//! The join's plan node, in place of the engine's `HashJoinExec`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ pub fn is_of_join(filter: &Arc<dyn PhysicalExpr>) -> bool {
     told.and_then(|told| told.current().ok()).is_some_and(|current| current.is::<MayMatch>())
 }
 
-/// What a filter of a join says to a scan that asks somebody else for its rows.
+/// What a join's filter tells a scan that requests its rows from another server.
 #[derive(Debug)]
 pub enum KeysOfJoin {
     /// Any row may have a match: the build side is not whole yet, is in files, or has more keys than were asked for.

@@ -1,10 +1,11 @@
-//! Which filters go down through a join, and to which side.
+//! Which filters are pushed down through a join, and to which side.
 //!
-//! The engine's nodes hand filters down by the names of columns: of two columns with one name they take the first, and a union takes the
-//! column of that name in each of its inputs, wherever it is. So a filter goes down here only where each name beneath is that of one
-//! column. Of a semijoin it goes to the side whose rows come out; the engine would send one about a key to the other side as well, as a filter of the
-//! column that has the key's name there; where the join beneath is one of its own, nothing goes down to it. Called by `exec`, and by
-//! the node that puts NULL beside rows.
+//! The engine's nodes push filters down by column name: of two columns with the same name they take the first, and a
+//! union takes the column of that name in each of its inputs, wherever it is. So a filter is pushed down here only if
+//! every column name beneath is unique. Of a semijoin it goes to the side whose rows come out. For a filter on a join
+//! key the engine would also push one to the other side, as a filter on the column that has the key's name there; so
+//! nothing is pushed down to a join beneath that is one of the engine's own. Called by `exec`, and by the node that
+//! pads rows with NULLs.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! What stands above a scan and wants few of its rows tells it so: the first in an order, the least and the greatest,
-//! or how many there are.
+//! Tells a scan when the operators above it need only few of its rows: the first in an order, the least and the
+//! greatest, or just their number.
 //!
-//! Runs over a physical plan when it is made, with the statement's parameters in their places. The operators above a
-//! scan stay and do their whole work, of fewer rows; only a count takes the place of what it counts.
+//! Runs over a new physical plan, with the statement's parameters filled in. The operators above a scan stay and do
+//! their whole work, on fewer rows; only a count replaces the aggregation that it answers.
 
 use std::sync::Arc;
 

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Eviction, Result, Sequence, SequenceKind, TableSchema};
+use ashlar_base::{
+    ColumnDefault, ColumnId, Error, ErrorCode, Eviction, IndexDef, Result, Sequence, SequenceKind, TableSchema,
+};
 use ashlar_functions::error::undefined_table;
 use ashlar_store::Region;
 use pg_query::NodeEnum;
@@ -184,122 +186,50 @@ pub(super) async fn alter(
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };
-    let mut schema = TableSchema::clone(&region.schema());
-    let mut done = Done::tag("ALTER TABLE");
-    let mut restarts = Vec::new();
-    let (mut added, mut dropped) = (Vec::new(), Vec::new());
-    let mut counting = Counting::default();
+    let mut alteration = Alteration {
+        engine,
+        state: &state,
+        name: &name,
+        in_block,
+        schema: TableSchema::clone(&region.schema()),
+        done: Done::tag("ALTER TABLE"),
+        restarts: Vec::new(),
+        counting: Counting::default(),
+        added: Vec::new(),
+        dropped: Vec::new(),
+    };
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
-        match subtype {
+        match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
             AlterTableType::AtAddColumn => {
-                let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
-                    continue;
-                };
-                if schema.column(&column.colname).is_some() {
-                    let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
-                    if command.missing_ok {
-                        done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
-                        continue;
-                    }
-                    return Err(Error::new(ErrorCode::DuplicateColumn, message));
-                }
-                let has_rows = transaction.writes.may_hold_rows(&region);
-                add_column(engine, &state, has_rows, &mut schema, column)?;
+                alteration.add_column(command, transaction.writes.may_hold_rows(&region))?;
             }
-            AlterTableType::AtDropColumn => match schema.column(&command.name) {
-                Some(ordinal) => drop_column(&mut schema, ordinal)?,
-                None if command.missing_ok => done.notices.push(Error::new(
-                    ErrorCode::UndefinedColumn,
-                    format!("column \"{}\" of relation \"{name}\" does not exist, skipping", command.name),
-                )),
-                None => return Err(no_column(&schema, &command.name)),
-            },
-            AlterTableType::AtColumnDefault => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                refuse_identity(&schema, ordinal)?;
-                let column = &schema.columns[ordinal];
-                let default = match &command.def {
-                    None => None,
-                    Some(def) => match named_sequence::called(&state, def, schema.id, column)? {
-                        Some((name, sequence)) => {
-                            // One that is the column's already goes on where it is.
-                            let is_new = state.sequence(&name).is_none_or(|known| known.column.is_none());
-                            if !in_block && is_new {
-                                counting.begins.push((column.id, sequence.counts.start));
-                            }
-                            let counts = sequence.counts;
-                            counting.sequences.push((name, sequence));
-                            Some(ColumnDefault::Sequence(counts))
-                        }
-                        None => defaults::of(engine, &state, def, column)?,
-                    },
-                };
-                schema.columns[ordinal].default = default;
-            }
-            AlterTableType::AtAddIdentity => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                let constraint = command.def.as_ref().and_then(|def| def.node.as_ref());
-                let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
-                let counts = added_identity(&schema, ordinal, constraint)?;
-                let column = schema.columns[ordinal].id;
-                if let Some(name) = named_sequence::given_name(&state, &constraint.options)? {
-                    let sequence = NamedSequence { counts, column: Some((schema.id, column)) };
-                    counting.sequences.push((name, sequence));
-                }
-                if !in_block {
-                    counting.begins.push((column, counts.start));
-                }
-                schema.columns[ordinal].default = Some(ColumnDefault::Sequence(counts));
-            }
-            AlterTableType::AtDropNotNull => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                if schema.key.contains(&ordinal) {
-                    return Err(Error::new(
-                        ErrorCode::InvalidTableDefinition,
-                        format!("column \"{}\" is in a primary key", command.name),
-                    ));
-                }
-                refuse_identity(&schema, ordinal)?;
-                schema.columns[ordinal].nullable = true;
-            }
-            AlterTableType::AtSetIdentity => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                restarts.push((schema.columns[ordinal].id, restart(&schema, ordinal, command, in_block)?));
-            }
+            AlterTableType::AtDropColumn => alteration.drop_column(command)?,
+            AlterTableType::AtColumnDefault => alteration.set_default(command)?,
+            AlterTableType::AtAddIdentity => alteration.add_identity(command)?,
+            AlterTableType::AtSetIdentity => alteration.restart(command)?,
+            AlterTableType::AtDropNotNull => alteration.drop_not_null(command)?,
             AlterTableType::AtAddConstraint => {
-                let constraint = command.def.as_ref().and_then(|def| def.node.as_ref());
-                let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
+                let Some(constraint) = constraint_of(command) else { continue };
                 match constraint_kind(constraint.contype) {
-                    ConstrType::ConstrUnique => added.push(unique::stated(constraint, None)?),
+                    ConstrType::ConstrUnique => alteration.added.push(unique::stated(constraint, None)?),
                     ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
                         Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
-                        return Ok(done);
+                        return Ok(alteration.done);
                     }
                     ConstrType::ConstrPrimary => return Err(beside_others()),
                     other => return Err(definition::unsupported_constraint(other)),
                 }
             }
-            AlterTableType::AtDropConstraint => match unique::find(&region, transaction, &command.name) {
-                Some(index) => dropped.push(index),
-                None if !schema.hidden_key && schema.key_name == command.name => {
-                    return Err(Error::unsupported("dropping the primary key of a table is not supported"));
-                }
-                None => {
-                    let name = &command.name;
-                    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", schema.name);
-                    if !command.missing_ok {
-                        return Err(Error::new(ErrorCode::UndefinedObject, message));
-                    }
-                    done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, format!("{message}, skipping")));
-                }
-            },
-            AlterTableType::AtSetRelOptions => options::set(&mut schema.life, list_of(command))?,
-            AlterTableType::AtResetRelOptions => options::reset(&mut schema.life, list_of(command))?,
+            AlterTableType::AtDropConstraint => {
+                alteration.drop_constraint(command, unique::find(&region, transaction, &command.name))?;
+            }
+            AlterTableType::AtSetRelOptions => options::set(&mut alteration.schema.life, list_of(command))?,
+            AlterTableType::AtResetRelOptions => options::reset(&mut alteration.schema.life, list_of(command))?,
             _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
+    let Alteration { schema, done, restarts, counting, added, dropped, .. } = alteration;
     // What a constraint finds in the rows must not come after another part of the statement is done.
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
         return Err(beside_others());
@@ -315,6 +245,148 @@ pub(super) async fn alter(
         region.restart_numbers(column, number);
     }
     Ok(done)
+}
+
+/// What the commands of one ALTER TABLE add up to. Nothing is changed until all of them have been read.
+struct Alteration<'a> {
+    engine: &'a Engine,
+    state: &'a Arc<CatalogState>,
+    name: &'a str,
+    in_block: bool,
+    /// The shape that the table gets.
+    schema: TableSchema,
+    done: Done,
+    /// Columns whose counters go on with another number.
+    restarts: Vec<(ColumnId, i64)>,
+    counting: Counting,
+    /// Unique constraints.
+    added: Vec<unique::Stated>,
+    /// The indexes of unique constraints.
+    dropped: Vec<Arc<IndexDef>>,
+}
+
+impl Alteration<'_> {
+    /// The column that a command names.
+    fn ordinal(&self, command: &AlterTableCmd) -> Result<usize> {
+        self.schema.column(&command.name).ok_or_else(|| no_column(&self.schema, &command.name))
+    }
+
+    fn add_column(&mut self, command: &AlterTableCmd, has_rows: bool) -> Result<()> {
+        let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
+            return Ok(());
+        };
+        if self.schema.column(&column.colname).is_none() {
+            return add_column(self.engine, self.state, has_rows, &mut self.schema, column);
+        }
+        let message = format!("column \"{}\" of relation \"{}\" already exists", column.colname, self.name);
+        if !command.missing_ok {
+            return Err(Error::new(ErrorCode::DuplicateColumn, message));
+        }
+        self.done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
+        Ok(())
+    }
+
+    fn drop_column(&mut self, command: &AlterTableCmd) -> Result<()> {
+        match self.schema.column(&command.name) {
+            Some(ordinal) => drop_column(&mut self.schema, ordinal),
+            None if command.missing_ok => {
+                self.done.notices.push(Error::new(
+                    ErrorCode::UndefinedColumn,
+                    format!("column \"{}\" of relation \"{}\" does not exist, skipping", command.name, self.name),
+                ));
+                Ok(())
+            }
+            None => Err(no_column(&self.schema, &command.name)),
+        }
+    }
+
+    /// SET DEFAULT and DROP DEFAULT.
+    fn set_default(&mut self, command: &AlterTableCmd) -> Result<()> {
+        let ordinal = self.ordinal(command)?;
+        refuse_identity(&self.schema, ordinal)?;
+        let column = &self.schema.columns[ordinal];
+        let default = match &command.def {
+            None => None,
+            Some(def) => match named_sequence::called(self.state, def, self.schema.id, column)? {
+                Some((name, sequence)) => {
+                    // A sequence that is the column's already goes on where it is.
+                    let is_new = self.state.sequence(&name).is_none_or(|known| known.column.is_none());
+                    if !self.in_block && is_new {
+                        self.counting.begins.push((column.id, sequence.counts.start));
+                    }
+                    let counts = sequence.counts;
+                    self.counting.sequences.push((name, sequence));
+                    Some(ColumnDefault::Sequence(counts))
+                }
+                None => defaults::of(self.engine, self.state, def, column)?,
+            },
+        };
+        self.schema.columns[ordinal].default = default;
+        Ok(())
+    }
+
+    fn add_identity(&mut self, command: &AlterTableCmd) -> Result<()> {
+        let ordinal = self.ordinal(command)?;
+        let Some(constraint) = constraint_of(command) else { return Ok(()) };
+        let counts = added_identity(&self.schema, ordinal, constraint)?;
+        let column = self.schema.columns[ordinal].id;
+        if let Some(name) = named_sequence::given_name(self.state, &constraint.options)? {
+            let sequence = NamedSequence { counts, column: Some((self.schema.id, column)) };
+            self.counting.sequences.push((name, sequence));
+        }
+        if !self.in_block {
+            self.counting.begins.push((column, counts.start));
+        }
+        self.schema.columns[ordinal].default = Some(ColumnDefault::Sequence(counts));
+        Ok(())
+    }
+
+    /// RESTART of an identity column.
+    fn restart(&mut self, command: &AlterTableCmd) -> Result<()> {
+        let ordinal = self.ordinal(command)?;
+        let number = restart(&self.schema, ordinal, command, self.in_block)?;
+        self.restarts.push((self.schema.columns[ordinal].id, number));
+        Ok(())
+    }
+
+    fn drop_not_null(&mut self, command: &AlterTableCmd) -> Result<()> {
+        let ordinal = self.ordinal(command)?;
+        if self.schema.key.contains(&ordinal) {
+            return Err(Error::new(
+                ErrorCode::InvalidTableDefinition,
+                format!("column \"{}\" is in a primary key", command.name),
+            ));
+        }
+        refuse_identity(&self.schema, ordinal)?;
+        self.schema.columns[ordinal].nullable = true;
+        Ok(())
+    }
+
+    /// `index` is that of the unique constraint of the name that the command says, where there is one.
+    fn drop_constraint(&mut self, command: &AlterTableCmd, index: Option<Arc<IndexDef>>) -> Result<()> {
+        let name = &command.name;
+        if let Some(index) = index {
+            self.dropped.push(index);
+            return Ok(());
+        }
+        if !self.schema.hidden_key && self.schema.key_name == *name {
+            return Err(Error::unsupported("dropping the primary key of a table is not supported"));
+        }
+        let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", self.schema.name);
+        if !command.missing_ok {
+            return Err(Error::new(ErrorCode::UndefinedObject, message));
+        }
+        self.done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, format!("{message}, skipping")));
+        Ok(())
+    }
+}
+
+/// The constraint that a command is about.
+fn constraint_of(command: &AlterTableCmd) -> Option<&Constraint> {
+    match command.def.as_ref().and_then(|def| def.node.as_ref()) {
+        Some(NodeEnum::Constraint(constraint)) => Some(constraint),
+        _ => None,
+    }
 }
 
 fn beside_others() -> Error {

@@ -1,8 +1,8 @@
 //! CREATE INDEX and DROP INDEX.
 //!
-//! No answer depends on an index. So one that is made can be used at once, by everybody, in a block too, and a ROLLBACK
-//! takes it away again; one that is dropped in a block goes when that commits. A unique index holds for others from the
-//! moment on that it is being made.
+//! No query result depends on an index. So a new index can be used at once, by everybody, even inside a transaction
+//! block, and ROLLBACK removes it again; an index that is dropped in a block disappears when the block commits. A
+//! unique index is enforced for other transactions from the moment its creation begins.
 
 use std::sync::Arc;
 

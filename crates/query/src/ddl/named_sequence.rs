@@ -1,6 +1,7 @@
-//! CREATE, ALTER and DROP SEQUENCE, and `nextval` of a sequence as the default of a column: as dumps write what `serial` has made.
+//! CREATE, ALTER and DROP SEQUENCE, and `nextval` of a sequence as a column's default: what dumps write for a `serial`
+//! column.
 //!
-//! A sequence is how a column counts. By itself it gives no numbers, and whoever makes one is told so.
+//! A sequence describes how a column counts. It hands out no numbers by itself, and a user who creates one is told so.
 
 use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SequenceKind, SqlType, TableId};
 use ashlar_functions::error::undefined_table;

@@ -1,4 +1,4 @@
-//! ALTER ... OWNER TO: true of the one owner there is, the user of the session.
+//! ALTER ... OWNER TO: accepted for the only owner there is, the session's user.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::error::undefined_table;

@@ -1,7 +1,8 @@
-//! ALTER TABLE ... ADD PRIMARY KEY of a table in memory that has none.
+//! ALTER TABLE ... ADD PRIMARY KEY for a table in memory that has none.
 //!
-//! Rows lie where their key says. So another table is made that has the key, and takes over rows, name, numbers, indexes and comments in one
-//! commit; others read and write meanwhile, and what they have written makes that commit fail.
+//! Where rows are stored depends on their key. So a second table is created with the key, and in one commit it takes
+//! over rows, name, counters, indexes and comments. Others read and write meanwhile; if they have written, the commit
+//! fails.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! ON CONFLICT (...): which of the table's unique indexes it is about.
+//! ON CONFLICT (...): which of the table's unique indexes is meant.
 //!
-//! As in PostgreSQL an index is meant by the columns and expressions that it is on, in any order, and a partial one only where
-//! the conflict's own WHERE implies its predicate.
+//! As in PostgreSQL, an index is identified by its columns and expressions, in any order; a partial index matches only
+//! if the WHERE of the ON CONFLICT clause implies its predicate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

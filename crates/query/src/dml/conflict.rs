@@ -1,4 +1,5 @@
-//! ON CONFLICT: what becomes of the row that has the key or the values of a proposed one. Which these are: `arbiters`.
+//! ON CONFLICT: what happens to the existing row that has the key or the unique values of a proposed one. `arbiters`
+//! says which values count.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! UPDATE and DELETE of rows of a sharded table that no shard finds by itself, or that go to another shard: the engine finds them and
-//! computes what becomes of them, and each shard changes its own by their primary key.
+//! UPDATE and DELETE of rows of a sharded table that no shard can find by itself, or that move to another shard: the
+//! engine finds the rows and computes their new values, and each shard changes its own rows by primary key.
 //!
 //! ```text
 //! query ──▶ rows, each with its version ──▶ locked on their shards ──▶ each as it was read ──▶ DELETE, UPDATE, INSERT of constants
@@ -7,23 +7,31 @@
 //!   └──────────── once more, for those that are not ─┘
 //! ```
 //!
-//! Planned by `statement`, where the router has found no way to the shards; run by the session, which has the connections. All rows are
-//! locked, and everything is computed, before the first is changed: a statement does not see its own changes, and one that fails has made none.
-//! What is held of the rows is charged to the query's memory. Defaults and columns that are not set stay what they are, also where
-//! a row goes to another shard.
+//! Planned by `statement` when the router has found no way to the shards; run by the session, which has the
+//! connections. All rows are locked, and everything is computed, before the first row is changed: a statement does not
+//! see its own changes, and one that fails has changed nothing. The rows are charged to the query's memory while they
+//! are held. Defaults, and columns that are not set, keep their values even when a row moves to another shard.
 //!
-//! **Others at the same rows.** PostgreSQL, at READ COMMITTED, finds a row by the statement's snapshot, locks it, which waits for whoever is
-//! changing it, and where it was changed asks WHERE and SET of what it is then; where it is gone it is left alone. The same comes of
-//! this. A row that is locked in the version that was read is what the query saw, and stays so until the transaction ends: what was
-//! computed of it holds. Where a shard gives another version, or none, the query runs once more. By then the shard has given the lock,
-//! so that the query reads of such a row what is to be changed, or does not find it any more. A row that is not there has gone, or has
-//! another key now, by which the second run finds it, as PostgreSQL finds it by following the row; it is locked then. That a second run may find rows which
-//! the first could not have found yet is what the statement would have done a moment later. Where the row has gone to another shard, the second
-//! run begins when whatever is committed on some shards is so on all of them. Rows that nobody has changed keep what was
-//! computed first: what is another thing each time, as `random()`, is asked once of each version of a row.
+//! **Concurrent changes.** At READ COMMITTED, PostgreSQL finds a row by the statement's snapshot and locks it, which
+//! waits for a transaction that is changing it. If the row has changed, PostgreSQL evaluates WHERE and SET again on the
+//! new version; if it is gone, it skips the row. The same happens here:
 //!
-//! A statement that goes to each shard by itself follows no row: one that was on the new shard before the row came, and then waits for it on
-//! the old one, would pass over it. So rows go from shard to shard only while nobody else can change or lock rows of the table on either.
+//! - A row that is locked in the version that was read is what the query saw, and stays so until the transaction ends,
+//!   so the values computed from it hold.
+//! - If a shard returns another version, or none, the query runs again. By then the shard holds the lock, so the query
+//!   reads the current version or no longer finds the row.
+//! - A row that is missing has been deleted or has another key now. In the latter case the second run finds it under
+//!   the new key, as PostgreSQL finds it by following the row; it is locked then.
+//! - A second run may find rows that the first could not have found yet. The statement would have found them, too, had
+//!   it run a moment later.
+//! - If a row has moved to another shard, the second run begins only when everything that is committed on some shards
+//!   is committed on all of them.
+//! - Rows that have not changed keep the values computed first, so a volatile expression such as `random()` is
+//!   evaluated once for each version of a row.
+//!
+//! A statement that each shard runs by itself does not follow rows: one that has already run on the new shard, and then
+//! waits for the row on the old one, would miss it. So rows move between shards only while nobody else can change or
+//! lock rows of the table on either shard.
 
 mod rows;
 

@@ -1,13 +1,14 @@
-//! INSERT into a sharded table of rows that no shard can compute by itself: the engine does, and each row goes to its own shard.
+//! INSERT into a sharded table of rows that no shard can compute by itself: the engine computes them, and each row goes
+//! to its own shard.
 //!
 //! ```text
 //! query ──▶ rows, assigned to the columns' types ──▶ pieces of VALUES by shard, all of them ──▶ the session sends them
 //! ```
 //!
-//! Planned by `statement`, where the router has found no way to the shards; run by the session, which has the connections. All rows are
-//! there before the first is sent: a query that reads the table that it inserts into does not see its own rows, and one that fails has
-//! changed nothing. They are charged to the query's memory until they are sent. Defaults are the shards' own, but for keys
-//! that are made here.
+//! Planned by `statement` when the router has found no way to the shards; run by the session, which has the
+//! connections. All rows are computed before the first is sent, so a query that reads its own target table does not see
+//! the new rows, and one that fails has changed nothing. The rows are charged to the query's memory until they are
+//! sent. Defaults are left to the shards, except for keys that are generated here.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
-//! How much memory computing an expression of an index takes at most, against what it reads of a row.
+//! An upper bound on the memory that computing an index expression takes, relative to its inputs.
 //!
-//! Called when an index is planned. Known of expressions whose parts give values of fixed size, or none that are much longer than what
-//! they are made of. Of all others nobody knows before how long their values will be: `repeat('x', n)`.
+//! Called when an index is planned. Known for expressions whose parts have fixed-size values, or values not much longer
+//! than their inputs. For all others, such as `repeat('x', n)`, the length of the result is not known in advance.
 
 use arrow::datatypes::DataType;
 use ashlar_functions::tree::each_operand;

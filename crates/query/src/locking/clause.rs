@@ -10,14 +10,15 @@ use ashlar_functions::walk;
 use ashlar_store::{Region, Strength};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, JoinOperator, LockClause, LockType, NonBlock, Query, Select, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, Visitor,
+    Expr, GroupByExpr, LockClause, LockType, NonBlock, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, Visitor,
 };
 use pg_query::NodeEnum;
 use pg_query::protobuf::{LockClauseStrength, LockWaitPolicy, SelectStmt};
 
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
+use crate::select::joins::nullable_sides;
 use crate::select::names::folded;
 use crate::transaction::Policy;
 
@@ -287,12 +288,7 @@ impl Sources<'_> {
         let start = self.items.len();
         self.factor(&table.relation, is_nullable);
         for join in &table.joins {
-            let (left, right) = match &join.join_operator {
-                JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
-                JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),
-                JoinOperator::FullOuter(_) => (true, true),
-                _ => (false, false),
-            };
+            let (left, right) = nullable_sides(&join.join_operator);
             for item in &mut self.items[start..] {
                 item.is_nullable |= left;
             }

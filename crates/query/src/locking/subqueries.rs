@@ -1,7 +1,8 @@
-//! Subqueries that lock, in the WHERE of an UPDATE or a DELETE: how a job is taken from a queue in one statement.
+//! Locking subqueries in the WHERE of an UPDATE or DELETE: how a job is taken from a queue in one statement.
 //!
-//! `DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)`: the subquery runs first,
-//! once, and its value is a parameter of the rest. `IN` is the same with a list. Others are refused.
+//! In `DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)` the subquery runs
+//! first, once, and its value becomes a parameter of the statement. `IN` works the same way with a list. Other forms
+//! are refused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::grouping::item_of;
-use super::names::{call, folded};
+use super::names::folded;
+use super::nodes::call;
 use super::reading::without_tables;
 use super::sources::selects;
 use crate::expressions::sql_type_of;

@@ -10,12 +10,13 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::series::SERIES;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visitor,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visitor,
 };
 
 use super::lowering::strip;
-use super::names::{call, folded};
+use super::names::folded;
+use super::nodes::{call, cast_as, table};
 use super::rewrite::copies::{Copies, nodes_of};
 
 /// Puts a query in the place of a call.
@@ -72,9 +73,7 @@ pub(super) fn unnested(array: Expr, cast: Option<DataType>) -> Expr {
     let rows = call("unnest", vec![array]);
     match cast {
         None => rows,
-        Some(data_type) => {
-            Expr::Cast { kind: CastKind::Cast, expr: Box::new(rows), data_type, array: false, format: None }
-        }
+        Some(data_type) => cast_as(rows, data_type),
     }
 }
 
@@ -114,18 +113,7 @@ impl Call {
         let mut alias = self.alias.unwrap_or_else(|| named(name.clone()));
         name_column(&mut alias);
         let args = self.args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-        TableFactor::Table {
-            name: ObjectName::from(vec![name]),
-            alias: Some(alias),
-            args: Some(TableFunctionArgs { args, settings: None }),
-            with_hints: Vec::new(),
-            version: None,
-            with_ordinality: false,
-            partitions: Vec::new(),
-            json_path: None,
-            sample: None,
-            index_hints: Vec::new(),
-        }
+        table(name, alias, Some(TableFunctionArgs { args, settings: None }))
     }
 }
 
@@ -204,13 +192,7 @@ fn query_of(items: impl Iterator<Item = (Expr, Ident)>, from: Option<Box<Query>>
 }
 
 fn bigint(digits: &str) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(Expr::value(Value::Number(digits.to_owned(), false))),
-        data_type: DataType::BigInt(None),
-        array: false,
-        format: None,
-    }
+    cast_as(Expr::value(Value::Number(digits.to_owned(), false)), DataType::BigInt(None))
 }
 
 fn plain(args: &[FunctionArg]) -> Option<Vec<Expr>> {

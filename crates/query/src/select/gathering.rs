@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::from_functions::{json_type, unnested};
-use super::names::{call, folded};
+use super::names::folded;
+use super::nodes::call;
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
 

@@ -13,10 +13,11 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
+use super::Planner;
 use super::aliases::outputs;
-use super::names::{call, folded, label_of};
+use super::names::{folded, label_of};
+use super::nodes::{call, cast};
 use super::sources::{Source, Sources};
-use super::{Planner, scopes};
 use crate::key_plan::single;
 
 /// Spells out the joins of a query and of the queries inside it.
@@ -25,6 +26,16 @@ use crate::key_plan::single;
 /// 0A000 where nothing tells which query the name of a merged column is of.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
     walk::outcome(walk::visit_mut(query, &mut Expand { sources: Sources::new(planner), refused: None }))
+}
+
+/// Which sides of a join are nullable: whether its left one, and whether its right one may be NULLs in place of a row without a match.
+pub(crate) fn nullable_sides(join: &JoinOperator) -> (bool, bool) {
+    match join {
+        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),
+        JoinOperator::FullOuter(_) => (true, true),
+        _ => (false, false),
+    }
 }
 
 struct Expand<'a, 'b> {
@@ -256,13 +267,13 @@ fn merge(side: &Side, left: &Joined, right: &Joined) -> (Expr, Option<SqlType>) 
         (Some(left), Some(right)) => wider_of(left, right),
         _ => None,
     };
-    let as_type = |column: &Joined, sql_type: SqlType| scopes::cast(column.expr.clone(), sql_type);
+    let as_type = |column: &Joined, sql_type: SqlType| cast(column.expr.clone(), sql_type);
     // Of varchars the engine's function makes a text.
     let both = |left: Expr, right: Expr, sql_type: Option<SqlType>| {
         let either = call("coalesce", vec![left, right]);
         match sql_type {
             Some(SqlType::Scalar(ScalarType::Varchar { .. })) => {
-                scopes::cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
+                cast(either, SqlType::Scalar(ScalarType::Varchar { length: None }))
             }
             _ => either,
         }

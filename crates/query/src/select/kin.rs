@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
-use super::names::{call, folded};
+use super::names::folded;
+use super::nodes::call;
 
 /// Functions of values that meet.
 const MEETING: [&str; 4] = ["coalesce", "nullif", "greatest", "least"];

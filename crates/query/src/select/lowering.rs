@@ -1,5 +1,5 @@
-//! PostgreSQL's spellings that DataFusion's planner does not know, said in words that it knows and with the same
-//! meaning: names in `pg_catalog`, `OPERATOR(...)`, `COLLATE`, `ARRAY(SELECT ...)`, functions in `FROM`.
+//! Replaces PostgreSQL spellings that DataFusion's planner does not know by equivalent ones: names in `pg_catalog`,
+//! `OPERATOR(...)`, `COLLATE`, `ARRAY(SELECT ...)`, functions in `FROM`.
 //!
 //! Called for every expression and every item of `FROM` while a statement is rewritten. Looks at syntax only: what
 //! depends on a type or a table comes later.
@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::dialect::Postgres;
-use super::names::{call, call_of, call_with, folded};
+use super::names::folded;
+use super::nodes::{call, call_of, call_with};
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
 use super::{from_functions, gathering};

@@ -10,9 +10,8 @@ use std::ops::ControlFlow;
 use ashlar_functions::names::{NAME_END, shown_name};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
-    TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    AccessExpr, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, OrderByKind,
+    Query, Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 /// Names the outputs of a query and of every query inside it.
@@ -282,31 +281,6 @@ fn leading_query(body: &mut SetExpr) -> Option<&mut Query> {
 /// An identifier as PostgreSQL folds it.
 pub fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
-}
-
-/// A call of a function by the very name, which may be an operator's.
-pub fn call(name: &str, args: Vec<Expr>) -> Expr {
-    call_with(name, args, Vec::new())
-}
-
-/// A call with what stands behind the arguments, such as ORDER BY.
-pub(super) fn call_with(name: &str, args: Vec<Expr>, clauses: Vec<FunctionArgumentClause>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    call_of(name, FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses }))
-}
-
-/// A call with arguments as another call had them.
-pub(super) fn call_of(name: &str, args: FunctionArguments) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args,
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// The label of an unnamed output expression.

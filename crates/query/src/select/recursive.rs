@@ -10,12 +10,13 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::names::shown_name;
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
-    Cte, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins, VisitorMut,
+    Cte, LimitClause, Query, Select, SetExpr, SetOperator, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use super::Planner;
 use super::aliases::PART_OF_SET;
 use super::grouping::has_aggregate;
+use super::joins::nullable_sides;
 use super::names::folded;
 use super::scopes::bare;
 use super::sources::names_in;
@@ -193,11 +194,12 @@ impl Term<'_, '_> {
     /// Joins from the left to the right: what stands before one that keeps its right side's rows is what may be left out, too.
     fn table(&mut self, table: &TableWithJoins, place: Option<&'static str>) -> Result<bool> {
         let outer = place.or(Some("within an outer join"));
-        let fills_left = |number: usize| table.joins[number..].iter().any(|join| fills(&join.join_operator).0);
-        let mut is_read = self.factor(&table.relation, if fills_left(0) { outer } else { place })?;
+        let is_left_nullable =
+            |from: usize| table.joins[from..].iter().any(|join| nullable_sides(&join.join_operator).0);
+        let mut is_read = self.factor(&table.relation, if is_left_nullable(0) { outer } else { place })?;
         for (number, join) in table.joins.iter().enumerate() {
-            let is_filled = fills(&join.join_operator).1 || fills_left(number + 1);
-            is_read |= self.factor(&join.relation, if is_filled { outer } else { place })?;
+            let is_nullable = nullable_sides(&join.join_operator).1 || is_left_nullable(number + 1);
+            is_read |= self.factor(&join.relation, if is_nullable { outer } else { place })?;
         }
         Ok(is_read)
     }
@@ -220,16 +222,6 @@ impl Term<'_, '_> {
             }
             _ => Ok(false),
         }
-    }
-}
-
-/// Whether a join gives rows without a match on its left side, and such without one on its right side.
-pub(super) fn fills(join: &JoinOperator) -> (bool, bool) {
-    match join {
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),
-        JoinOperator::FullOuter(_) => (true, true),
-        _ => (false, false),
     }
 }
 

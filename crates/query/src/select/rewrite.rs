@@ -1,5 +1,5 @@
-//! What is said differently to DataFusion, and what must not reach it: constructs to which it would give another
-//! meaning than PostgreSQL are refused here.
+//! Rewrites a parsed statement into the dialect that DataFusion understands, and refuses constructs to which it would
+//! give another meaning than PostgreSQL.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::lowering;
-use super::names::call;
+use super::nodes::{call, cast_as};
 
 /// Rewrites a parsed statement in place.
 ///
@@ -65,13 +65,7 @@ fn replace(expr: &mut Expr, result: Result<Option<Expr>>) -> ControlFlow<Error> 
 
 /// NULL, of a condition.
 fn no_answer() -> Expr {
-    Expr::Cast {
-        kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
-        expr: Box::new(Expr::value(Value::Null)),
-        data_type: DataType::Boolean,
-        array: false,
-        format: None,
-    }
+    cast_as(Expr::value(Value::Null), DataType::Boolean)
 }
 
 /// Takes the mark of SYMMETRIC from the operand's first part.
@@ -180,21 +174,8 @@ impl VisitorMut for Rewrite {
                 });
                 replace(expr, similar)
             }
-            Expr::Like { pattern, escape_char: escape_char @ Some(_), .. }
-            | Expr::ILike { pattern, escape_char: escape_char @ Some(_), .. } => {
-                match patterns::escape(escape_char.as_ref()) {
-                    Ok(patterns::Escape::Backslash) => *escape_char = None,
-                    Ok(patterns::Escape::Of(escape)) => match patterns::like(pattern, escape) {
-                        Ok(plain) => {
-                            **pattern = plain;
-                            *escape_char = None;
-                        }
-                        Err(error) => return ControlFlow::Break(error),
-                    },
-                    Ok(patterns::Escape::Null) => *expr = no_answer(),
-                    Err(error) => return ControlFlow::Break(error),
-                }
-                ControlFlow::Continue(())
+            Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
+                flow(plain_like(expr))
             }
             Expr::IsNull(inner) => {
                 let test = rows::is_null(inner, false);
@@ -234,18 +215,12 @@ impl VisitorMut for Rewrite {
             }
             Expr::Function(function) if is_row(function) => refuse("a row as a value"),
             Expr::AnyOp { left, compare_op, right, .. } => {
-                match operators::quantified(left, compare_op, right, false) {
-                    Ok(replaced) => *expr = replaced,
-                    Err(error) => return ControlFlow::Break(error),
-                }
-                ControlFlow::Continue(())
+                let test = operators::quantified(left, compare_op, right, false).map(Some);
+                replace(expr, test)
             }
             Expr::AllOp { left, compare_op, right } => {
-                match operators::quantified(left, compare_op, right, true) {
-                    Ok(replaced) => *expr = replaced,
-                    Err(error) => return ControlFlow::Break(error),
-                }
-                ControlFlow::Continue(())
+                let test = operators::quantified(left, compare_op, right, true).map(Some);
+                replace(expr, test)
             }
             Expr::UnaryOp { op, expr: inner } if operators::unary(*op, inner).is_some() => {
                 if let Some(replaced) = operators::unary(*op, inner) {
@@ -280,25 +255,8 @@ impl VisitorMut for Rewrite {
                 }
                 ControlFlow::Continue(())
             }
-            Expr::Value(value) => {
-                if let Value::Number(digits, _) = &value.value
-                    && digits.contains(['e', 'E'])
-                {
-                    let (digits, data_type) = match ashlar_functions::digits::plain(digits) {
-                        Some((plain, precision, scale)) => {
-                            (plain, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(precision, scale)))
-                        }
-                        // More digits than a numeric here can hold.
-                        None => (digits.clone(), DataType::DoublePrecision),
-                    };
-                    *expr = Expr::Cast {
-                        kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
-                        expr: Box::new(Expr::value(Value::SingleQuotedString(digits))),
-                        data_type,
-                        array: false,
-                        format: None,
-                    };
-                }
+            Expr::Value(_) => {
+                type_exponent(expr);
                 ControlFlow::Continue(())
             }
             _ => ControlFlow::Continue(()),
@@ -306,18 +264,45 @@ impl VisitorMut for Rewrite {
     }
 }
 
+/// LIKE and ILIKE with ESCAPE, by the only escape that the engine knows: the backslash.
+fn plain_like(expr: &mut Expr) -> Result<()> {
+    let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr else {
+        return Ok(());
+    };
+    match patterns::escape(escape_char.as_ref())? {
+        patterns::Escape::Backslash => *escape_char = None,
+        patterns::Escape::Of(escape) => {
+            **pattern = patterns::like(pattern, escape)?;
+            *escape_char = None;
+        }
+        patterns::Escape::Null => *expr = no_answer(),
+    }
+    Ok(())
+}
+
+/// A number with an exponent gets its type: the engine takes any for a double, PostgreSQL for a numeric.
+fn type_exponent(expr: &mut Expr) {
+    let Expr::Value(value) = expr else { return };
+    let Value::Number(digits, _) = &value.value else { return };
+    if !digits.contains(['e', 'E']) {
+        return;
+    }
+    let (digits, data_type) = match ashlar_functions::digits::plain(digits) {
+        Some((plain, precision, scale)) => {
+            (plain, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(precision, scale)))
+        }
+        // More digits than a numeric here can hold.
+        None => (digits.clone(), DataType::DoublePrecision),
+    };
+    *expr = cast_as(Expr::value(Value::SingleQuotedString(digits)), data_type);
+}
+
 /// A quoted literal as a condition.
 fn settle_condition(condition: &mut Option<Expr>) {
     if let Some(expr @ Expr::Value(_)) = condition
         && matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
     {
-        *expr = Expr::Cast {
-            kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
-            expr: Box::new(expr.clone()),
-            data_type: DataType::Boolean,
-            array: false,
-            format: None,
-        };
+        *expr = cast_as(expr.clone(), DataType::Boolean);
     }
 }
 

@@ -4,16 +4,14 @@
 
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, ErrorCode, Result, SqlType};
+use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Visitor, VisitorMut,
-    With,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Visitor, VisitorMut, With,
 };
 
 use super::names::folded;
-use crate::sql_types::ast_of;
 
 /// Gives a name of its own to each WITH query that has the name of one around it.
 ///
@@ -166,10 +164,4 @@ pub(super) fn inside(mut around: Vec<With>, query: Query) -> Query {
         query = Query { with: Some(with), ..bare(&SetExpr::Query(Box::new(query))) };
     }
     query
-}
-
-/// `CAST(expr AS type)`
-pub(super) fn cast(expr: Expr, sql_type: SqlType) -> Expr {
-    let data_type = ast_of(sql_type);
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }

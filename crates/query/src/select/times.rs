@@ -3,11 +3,11 @@
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
-    IntervalFields, TimezoneInfo, Value, WindowFrameBound, WindowType,
+    DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, IntervalFields,
+    TimezoneInfo, Value, WindowFrameBound, WindowType,
 };
 
-use super::names::call;
+use super::nodes::{call, cast_as};
 
 /// The arguments of `make_interval`, in order.
 const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
@@ -146,13 +146,7 @@ fn unit_of(field: &IntervalFields) -> Option<&'static str> {
 }
 
 fn interval_of(string: String) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(text(string)),
-        data_type: DataType::Interval { fields: None, precision: None },
-        array: false,
-        format: None,
-    }
+    cast_as(text(string), DataType::Interval { fields: None, precision: None })
 }
 
 /// Digits and fields that a type would be cut to are not cut to.

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
-use super::scopes::cast;
+use super::nodes::cast;
 use crate::parameters::number_of;
 
 /// Gives the columns of every VALUES list in a query their types.

@@ -19,10 +19,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aliases::{outputs, renamed};
+use super::joins::nullable_sides;
 use super::levels::{self, Levels, Named, Pass};
 use super::lowering::{is_named, strip};
 use super::names::folded;
-use super::recursive::fills;
 use crate::catalog::CatalogState;
 use crate::key_plan::single;
 use crate::system_tables;
@@ -77,9 +77,9 @@ impl WholeRows<'_> {
         for join in &table.joins {
             let joined = tables.len();
             self.add(&join.relation, tables);
-            let (fills_left, fills_right) = fills(&join.join_operator);
+            let (left, right) = nullable_sides(&join.join_operator);
             for (number, rows) in tables.iter_mut().enumerate().skip(first) {
-                rows.is_filled |= if number < joined { fills_left } else { fills_right };
+                rows.is_filled |= if number < joined { left } else { right };
             }
         }
     }

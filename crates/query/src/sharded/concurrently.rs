@@ -1,8 +1,9 @@
-//! CREATE INDEX CONCURRENTLY and DROP INDEX CONCURRENTLY of sharded tables: each shard does it by itself, one after the other, since no
-//! transaction can have it, and nobody who writes waits.
+//! CREATE INDEX CONCURRENTLY and DROP INDEX CONCURRENTLY of sharded tables: each shard executes it by itself, one after
+//! the other, because it cannot run in a transaction. Writers are not blocked.
 //!
-//! An index that one shard does not make is dropped again on those before it. One that a shard does not drop is gone on those before it, and
-//! known here: the same statement goes on. Called by `maintain`, while nobody else changes tables.
+//! If one shard fails to create the index, it is dropped on the shards before it. If one shard fails to drop it, it is
+//! gone on the shards before it but still known here, and the same statement continues. Called by `maintain`, while
+//! nobody else changes tables.
 
 use std::future;
 use std::pin::pin;

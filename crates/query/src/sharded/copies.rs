@@ -1,12 +1,12 @@
-//! ALTER TABLE ... SET (servers = ...) of a table that is on all of its servers: further servers get a copy, others lose theirs, in one
-//! transaction that commits on all of them or on none.
+//! ALTER TABLE ... SET (servers = ...) of a table with a full copy on each server: new servers get a copy, others lose
+//! theirs, in one transaction that commits on all of them or on none.
 //!
 //! ```text
 //! copies that stay are renamed, which locks them ──▶ compared ──▶ rows of the first ──▶ copies that come ──▶ commit on all
 //! ```
 //!
-//! Who writes to the table meanwhile waits at the first copy. Afterwards he does not find it by the name that he knows, nor one that has gone,
-//! and writes to none: he would leave out the copies that have come.
+//! A concurrent writer waits at the first copy. Afterwards it finds neither the old name nor a copy that has been
+//! removed, and so writes to none: it would have missed the new copies.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::catalog::no_server;
+use ashlar_shard::catalog::{ShardCatalog, no_server};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::route;
 use ashlar_shard::rules::{self, Definition, Neighbours, Rule};
 use ashlar_shard::server::{GivenOption, Mapping, Secret, Server};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
+use pg_query::protobuf::{self, CreateForeignServerStmt, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
 use super::alter::altering;
@@ -57,35 +57,7 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
     let role = |user: Option<&RoleSpec>| role_of(user, &means.role);
     let key = |server: &str, role: &Option<String>| (server.to_owned(), role.clone().unwrap_or_default());
     match statement {
-        NodeEnum::CreateForeignServerStmt(statement) => {
-            let name = &statement.servername;
-            if statement.fdwname != WRAPPER {
-                let message = format!("foreign-data wrapper \"{}\" does not exist", statement.fdwname);
-                return Err(Error::new(ErrorCode::UndefinedObject, message)
-                    .with_hint("Servers are made with FOREIGN DATA WRAPPER postgres."));
-            }
-            let server = Server::new(name, &options(&statement.options)?)?;
-            let is_known = name == FILES || catalog.known().servers.contains_key(name);
-            if is_known && statement.if_not_exists {
-                let message = format!("server \"{name}\" already exists, skipping");
-                return Ok(Done::notice("CREATE SERVER", ErrorCode::DuplicateObject, message));
-            }
-            catalog.change(|known| {
-                if name == FILES || known.servers.contains_key(name) {
-                    let message = format!("server \"{name}\" already exists");
-                    return Err(Error::new(ErrorCode::DuplicateObject, message));
-                }
-                if let Some(primary) = &server.primary
-                    && known.server(primary)?.primary.is_some()
-                {
-                    let message = format!("server \"{primary}\" is a replica itself");
-                    return Err(Error::new(ErrorCode::InvalidParameterValue, message));
-                }
-                known.servers.insert(name.clone(), Arc::new(server));
-                Ok(())
-            })?;
-            Ok(Done::tag("CREATE SERVER"))
-        }
+        NodeEnum::CreateForeignServerStmt(statement) => create_server(catalog, statement),
         NodeEnum::AlterForeignServerStmt(statement) => {
             let name = &statement.servername;
             catalog.change(|known| {
@@ -149,6 +121,37 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
         }
         _ => Err(Error::internal("this is no statement about servers")),
     }
+}
+
+/// CREATE SERVER
+fn create_server(catalog: &ShardCatalog, statement: &CreateForeignServerStmt) -> Result<Done> {
+    let name = &statement.servername;
+    if statement.fdwname != WRAPPER {
+        let message = format!("foreign-data wrapper \"{}\" does not exist", statement.fdwname);
+        return Err(Error::new(ErrorCode::UndefinedObject, message)
+            .with_hint("Servers are made with FOREIGN DATA WRAPPER postgres."));
+    }
+    let server = Server::new(name, &options(&statement.options)?)?;
+    let is_known = name == FILES || catalog.known().servers.contains_key(name);
+    if is_known && statement.if_not_exists {
+        let message = format!("server \"{name}\" already exists, skipping");
+        return Ok(Done::notice("CREATE SERVER", ErrorCode::DuplicateObject, message));
+    }
+    catalog.change(|known| {
+        if name == FILES || known.servers.contains_key(name) {
+            let message = format!("server \"{name}\" already exists");
+            return Err(Error::new(ErrorCode::DuplicateObject, message));
+        }
+        if let Some(primary) = &server.primary
+            && known.server(primary)?.primary.is_some()
+        {
+            let message = format!("server \"{primary}\" is a replica itself");
+            return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+        }
+        known.servers.insert(name.clone(), Arc::new(server));
+        Ok(())
+    })?;
+    Ok(Done::tag("CREATE SERVER"))
 }
 
 /// DROP SERVER

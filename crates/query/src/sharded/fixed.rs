@@ -1,8 +1,9 @@
-//! Of which servers a plan reads: what it sees of them is fixed before its first row is asked for, where other statements run until its last
-//! one is, as behind a cursor.
+//! The servers that a plan reads, so that a snapshot of them can be fixed before the first row is requested: for plans
+//! whose rows are read while other statements run, as behind a cursor.
 //!
-//! A scan asks its shard when somebody asks for its first row: that of a join's second side when all of the first one is there, and one that
-//! waits for a turn or for a locked table when it has that. By then others may have committed. Called by `own`, while the session waits.
+//! A scan asks its shard only when its first row is requested: the second side of a join when the first is complete,
+//! and a scan that waits for a turn or a locked table only once it has that. By then other transactions may have
+//! committed. Called by `own`, while the session waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What a rule that was changed leaves on tables of shards: a constraint that holds each to the keys that it has since.
+//! Constraints that a changed rule has left on the tables of shards: each holds its table to the keys that belong there
+//! since.
 //!
-//! Called where tables are attached, which may be held to another rule, and where they are dropped. Says what shards are asked and sent, and
-//! sends nothing.
+//! Called when tables are attached, which may still be held to another rule, and when they are dropped. Produces the
+//! queries and statements for the shards, and sends nothing.
 
 use ashlar_base::Result;
 use ashlar_shard::rules::ShardId;

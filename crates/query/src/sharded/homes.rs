@@ -1,4 +1,4 @@
-//! The homes of the tables that a query reads: where its transaction sees one snapshot, they have none together.
+//! The homes of the tables that a query reads: tables of different homes have no snapshot in common.
 //!
 //! Asked by the session before it starts a query.
 

@@ -1,6 +1,6 @@
-//! What is kept of a sharded table: the statement that made it, and behind that one for each change since.
+//! The durable definition of a sharded table: the statement that created it, followed by one for each change since.
 //!
-//! Read at start, and by whoever changes the table; written when all shards have made the change.
+//! Read at startup, and when the table is changed; written after all shards have made the change.
 
 mod keys;
 

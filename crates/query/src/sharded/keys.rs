@@ -1,13 +1,14 @@
-//! The keys that a join has found on one side, as conditions for the shards that have the other side.
+//! The join keys found on one side of a join, as conditions for the shards that have the other side.
 //!
 //! ```text
 //! join: all rows of its build side are there ──▶ few keys? ──▶ each shard: ... WHERE k = ANY ($1::int8[]), the keys that it may have
 //!                                                        └──▶ too many: all rows, as without a join
 //! ```
 //!
-//! Called by `scan`, for each stream when its first row is asked for. The join looks at every row that comes, so that a condition may let through
-//! more than it has to; it must never leave out a row with a match. So it is made for types only whose equality is PostgreSQL's, of
-//! values whose text both read alike. NULL is no key: what it matches, if anything, is not told at all.
+//! Called by `scan`, for each stream when its first row is requested. The join checks every row it receives, so a
+//! condition may let more rows through than needed, but it must never exclude a row that has a match. Therefore it is
+//! only made for types whose equality is PostgreSQL's, from values whose text both sides read alike. NULL is not a key:
+//! if the join matches NULLs, no condition is made.
 
 use std::sync::Arc;
 

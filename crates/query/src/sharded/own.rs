@@ -1,15 +1,16 @@
-//! What a plan sees of shards while its session waits: what is read of those that the statement's own transaction has written to, over the
-//! transaction's connections, which alone see it; and, where other statements will run beside it, the snapshots of all others (`fixed`).
+//! What a plan reads from shards while its session waits: from shards that the statement's own transaction has written
+//! to, over the transaction's connections, because only these see the changes; and, if other statements may run
+//! meanwhile, under fixed snapshots of all other shards (`fixed`).
 //!
 //! ```text
 //! plan ──▶ each scan of such a shard, once ──▶ asked of the session ──▶ rows come, are charged and kept ──▶ the plan runs
 //! ```
 //!
-//! The session has the connections, and runs one scan after the other on them. All of that is over before the plan runs: nothing of the
-//! statement is on a connection when its rows come, so that a cursor sees what was there when it was opened, and other statements may follow while
-//! it is open. Meanwhile the statement has no turn among the queries: others run while a shard keeps it waiting. What no scan of the plan
-//! has asked for is refused when it is wanted, and never read over another connection.
-//! Called by `SelectPlan`.
+//! The session owns the connections, and runs one scan after the other on them. All of that is finished before the plan
+//! runs, so no connection is busy with the statement while its rows are read: a cursor sees the data as of when it was
+//! opened, and other statements may follow while it is open. Meanwhile the statement gives up its turn among the
+//! queries, so that others run while a shard keeps it waiting. A read that no scan of the plan has announced is
+//! refused, never sent over another connection. Called by `SelectPlan`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,8 @@
-//! Where tables are that do not say it: `SET default_table_access_method = sharded` makes plain CREATE TABLE a sharded one.
+//! Placement of tables that do not state it: with `SET default_table_access_method = sharded` a plain CREATE TABLE
+//! makes a sharded table.
 //!
-//! Rows are divided by the first column of the primary key, or else the first column, among the servers that the session names.
+//! Rows are divided by the first column of the primary key, or else by the first column, among the servers that the
+//! session names.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;

@@ -1,7 +1,8 @@
-//! ALTER COLUMN ... TYPE of sharded tables: each shard converts its own rows. Called by `alter`, while nobody else changes tables.
+//! ALTER COLUMN ... TYPE of sharded tables: each shard converts its own rows. Called by `alter`, while nobody else
+//! changes tables.
 //!
-//! Values that USING computes must be computed once, also where somebody has lost the answer and says it again: so each shard is asked for the
-//! type that the column has there before.
+//! The values of USING must be computed only once, even if a client that has lost the answer repeats the statement. So
+//! each shard is first asked for the current type of the column.
 
 use ashlar_base::{ColumnDef, Error, ErrorCode, Result};
 use ashlar_shard::rules::Placement;

@@ -1,8 +1,9 @@
-//! ALTER TABLE ... SET (...) and RESET (...) of sharded tables: another rule, as far as no row has to move for it.
+//! ALTER TABLE ... SET (...) and RESET (...) of sharded tables: a new rule, as long as no row has to move for it.
 //!
-//! Shards that are added get the table, with its keys and indexes. Shards whose keys become fewer get a constraint: it fails where they
-//! have rows that the new rule looks for elsewhere, and keeps out what is still sent there by the old one, by whomever. All of it is one
-//! transaction, on all shards or on none. Other servers for a table that is on all of its servers: `copies`.
+//! Added shards get the table, with its keys and indexes. Shards that lose keys get a constraint: creating it fails if
+//! they have rows that the new rule places elsewhere, and it keeps out rows that anyone still sends by the old rule.
+//! All of it is one transaction, on all shards or on none. For changing the servers of a table with a full copy on
+//! each, see `copies`.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! Reads what shards have of a table: each in a stream of its own, its rows in binary form, put into Arrow batches here.
+//! Scans of a sharded table: one stream for each shard, whose rows arrive in binary form and are turned into Arrow
+//! batches here.
 //!
-//! A stream borrows a connection when its first batch is asked for. Where it is dropped before its end the connection is
-//! closed, and what the shard still does for it is cancelled. While it waits, for a connection or for its shard, the query gives its turn to
-//! others (`turn`). What a batch takes is charged before it is built. What only the
-//! connections of the statement's transaction see has been read by `own` before. Where a join above knows by then which keys can have a
-//! match, the shard is asked for those (`keys`).
+//! A stream borrows a connection when its first batch is requested. If the stream is dropped before its end, the
+//! connection is closed and the query on the shard is cancelled. While it waits for a connection or for its shard, the
+//! query gives up its turn (`turn`). Memory for a batch is charged before it is built. What only the connections of the
+//! statement's transaction can see has already been read by `own`. If a join above already knows which keys can match,
+//! the shard is asked for those only (`keys`).
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -42,7 +43,7 @@ use crate::turn::{AtWork, Turn};
 
 static SCAN: Name = Name::new("shard scan");
 
-/// Who asks: other servers know him by his mapping. Travels with the task.
+/// The session's user, who is mapped to a user on other servers. Travels with the task.
 #[derive(Clone, Debug)]
 pub struct Asking {
     /// The user of the session.

@@ -1,8 +1,9 @@
-//! How many rows shards have of a table, about: by that it is decided which side of a join is read first, and tells the other one its
-//! keys.
+//! Approximate row counts of sharded tables: they decide which side of a join is read first and passes its keys to the
+//! other.
 //!
-//! Asked of the catalogs of the shards, when a query with a join is planned, and kept for a while. Never an answer: where nobody knows, or a
-//! shard does not say at once, the query is planned without. No lock of a table is taken for it, so that a transaction that has locked one may ask.
+//! Read from the catalogs of the shards when a query with a join is planned, and cached for a while. No result depends
+//! on them: if the count is unknown, or a shard does not answer at once, the query is planned without it. Takes no
+//! table lock, so a transaction that has locked a table may ask.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! A sharded table as DataFusion sees it: a table provider that asks each shard for what a query needs of it.
 //!
-//! Projection, simple conditions and the limit travel in the text that a shard is sent. Conditions are applied here again:
-//! those of a shard only save rows on their way. Where rows are to be changed, each says also which version of it was read.
+//! Projection, simple conditions and the limit are part of the text sent to a shard. Conditions are evaluated here
+//! again: those of a shard only save transferring rows. If rows are to be changed, each comes with the version that was
+//! read.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! How bytes come into a temporary file: many writes go to it as one.
+//! Buffered writes to a temporary file: many small writes become one.
 //!
-//! DataFusion writes batches through Arrow's writer, which comes with the head of a batch, with each of its buffers, and with some
-//! zeros behind each, one after the other; and each time the place of the file would have to be locked, and the file be opened where
-//! another one has taken its place. So they wait here until there are enough of them, or until somebody flushes, which whoever lets
-//! others read while he writes does after each batch. They are charged to the limit of all files when they come, and are seen by who
-//! reads when they are in the file. What could not be written is told to whoever wrote, flushed or finished; after that neither he nor
-//! who reads is ever told that all is well.
+//! DataFusion writes batches through Arrow's writer, which issues separate writes for a batch's header, for each of its
+//! buffers and for the padding after each. Each time the file's slot would have to be locked, and the file reopened if
+//! another one has taken its place. So writes are collected here until there are enough of them, or until somebody
+//! flushes; a writer whose output is being read flushes after each batch. Buffered bytes are charged to the limit of
+//! all files at once, and become visible to readers when they are in the file. An error is reported to whoever wrote,
+//! flushed or finished, and from then on to writer and readers alike.
 //!
 //! Made by the files of `spill`, called by DataFusion's writers.
 

@@ -16,7 +16,7 @@ use super::{Isolation, Transaction, TransactionMark};
 /// COMMIT instead, at which the first writer wins.
 const LOCKED_BY_WRITES_MAX: usize = 10_000;
 
-/// What to do about a row that somebody else has locked.
+/// What to do about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
     /// To wait.

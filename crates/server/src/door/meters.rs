@@ -1,4 +1,4 @@
-//! The counters of a door, and the names of all of ours.
+//! The counters of a door, and the names of all metrics of this server.
 //!
 //! Connections hold the handles and add to them once per turn of their loop, not once per message: the counters are
 //! shared by all threads.

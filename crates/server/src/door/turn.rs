@@ -1,4 +1,4 @@
-//! Turns: a connection that has much to do lets the others of its thread go between.
+//! Turns: a connection with much to do yields to the others of its thread in between.
 
 use std::time::{Duration, Instant};
 

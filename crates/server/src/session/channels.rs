@@ -1,7 +1,7 @@
-//! Channels of LISTEN and NOTIFY: who listens to which, and what is on its way to them.
+//! Channels of LISTEN and NOTIFY: the listeners of each, and the notifications on their way to them.
 //!
-//! One for a server. A session makes room for what it has to say before its transaction commits, and says it afterwards: where a
-//! listener does not read, NOTIFY fails and the server does not grow. Never waits for anybody.
+//! One instance for a server. A session reserves room for its notifications before its transaction commits and delivers
+//! them afterwards. If a listener does not read, NOTIFY fails instead of the server growing. Never waits.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Mailbox {
 }
 
 impl Channels {
-    /// Notes who listens to a channel.
+    /// Registers a listener of a channel.
     pub fn listen(&self, channel: &str, mailbox: &Arc<Mailbox>) {
         let mut channels = self.0.lock();
         let listeners = channels.entry(channel.to_owned()).or_default();
@@ -134,7 +134,7 @@ impl Channels {
     /// Makes room for notifications in the mailboxes of those who listen.
     ///
     /// # Errors
-    /// 54000 where somebody has too many that he has not read.
+    /// 54000 if a listener has too many notifications that it has not read.
     pub fn prepare(&self, notifications: Vec<Notification>) -> Result<Letters> {
         let channels = self.0.lock();
         let mut letters = Letters::default();

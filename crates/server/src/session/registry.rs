@@ -33,7 +33,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Stops what watches the token, now and until [`CancelToken::reset`]: somebody has asked for it.
+    /// Requests that everything which watches the token stop, now and until [`CancelToken::reset`].
     pub fn cancel(&self) {
         self.stop(REQUESTED);
     }

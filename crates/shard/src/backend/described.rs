@@ -1,9 +1,10 @@
-//! What a statement looks like: its shard says it, and what is expected of it is held against that before a row is passed on.
+//! The columns and parameter types of a statement, as its shard describes them, checked against what is expected before
+//! a row is passed on.
 //!
-//! Called by sessions, and by whoever puts answers together. A table that is not the same on all shards, or is another one than when a
-//! statement was prepared, is found here: rows of other columns than the client was told of are never taken for these. A statement that a
-//! connection has found to look as expected is not asked again: the shard itself refuses (0A000) to run one whose columns are others than
-//! when it was parsed.
+//! Called by sessions, and by code that merges answers. This is where a table is found out that differs between shards,
+//! or that has changed since a statement was prepared: rows are never taken for rows of other columns than the client
+//! was told of. A statement that a connection has found to look as expected is not described again, because the shard
+//! itself refuses (0A000) to run a prepared statement whose columns have changed.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What a connection holds of a long answer is paid for before it is there.
+//! Memory that a connection holds for a long answer, charged before it is allocated.
 //!
-//! Each connection may keep [`KEEP_BYTES`]; beyond that whoever has lent it pays, until it is given back.
+//! Each connection may keep [`KEEP_BYTES`]; anything beyond is charged to its borrower until it is given back.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Rows that are too long to be held for nothing, for whoever only hands bytes on: they are handed on as they come.
+//! Rows that are too long to be buffered, for callers that only pass bytes on: each is forwarded in parts as it
+//! arrives.
 //!
-//! Called by `answer`. Who has been given the beginning of a row has to be given the rest: where that does not come, or is not taken, there is a
-//! row without an end, and neither side can go on.
+//! Called by `answer`. Once the beginning of a row has been forwarded the rest must follow: if it does not arrive, or
+//! is not accepted, the receiver is left with an unfinished row, and neither side can go on.
 
 use ashlar_base::Result;
 use ashlar_protocol::pg::client;

@@ -1,11 +1,13 @@
-//! Which connections belong to a transaction that has waited long: told to every Ashlar in front of the same cluster, by the cluster.
+//! Announces which connections belong to a transaction that has waited long, to every Ashlar process in front of the
+//! same cluster.
 //!
 //! ```text
 //! advisory lock (NUMBER, PROCESS), shared ── held by ──▶ a connection whose application_name is ashlar-waits-MEMBER-ROUND
 //! ```
 //!
-//! So a transaction says nothing of itself, and its connections are as they were. What has been told is gone with the connection that
-//! has told it. It may be late: a member that tells its next round but one after a moment has looked after that moment at who still waits.
+//! The announcement is made on a connection of its own, so the transaction and its connections are left untouched, and
+//! it disappears with that connection. It may be stale: only when a member has announced the next round but one after a
+//! moment has it certainly looked, after that moment, at which transactions still wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Who waits for whom, and who of them waits for himself in the end.
+//! The waits-for graph, and the transactions in it that wait for themselves in the end.
 //!
-//! Each transaction is one node, whichever Ashlar's it is and however many connections it has. All Ashlars that see the same waits find the
-//! same cycles, and each finds only those that are its own to break: that of whoever came last to wait.
+//! Each transaction is one node, whichever Ashlar process it belongs to and however many connections it has. All
+//! processes that see the same waits find the same cycles, and each reports only those that it has to break: those
+//! whose youngest wait is its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

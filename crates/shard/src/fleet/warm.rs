@@ -1,7 +1,8 @@
-//! Connections that are there before anybody needs them: as many to each server as the configuration wants.
+//! Connections opened before they are needed: as many to each server as the configuration asks for.
 //!
-//! Started with each pool, as a task of the runtime that drives the pool's connections, so that those that are made come to lie with
-//! all threads. What breaks or is too old the pools close, and it is made again here. A server that is down is not asked.
+//! Started with each pool, as a task of the runtime that drives the pool's connections, so that they are spread over
+//! all threads. Connections that broke or are too old are closed by the pools and opened again here. A server that is
+//! down is left alone.
 
 use std::sync::{Arc, Weak};
 

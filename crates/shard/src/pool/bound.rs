@@ -1,4 +1,4 @@
-//! How many connections there may be to each server: one count for all pools of a fleet, and which pools lack some.
+//! The limit on connections to each server: one count for all pools of a fleet, and a record of which pools need more.
 //!
 //! ```text
 //! 0                                              connections_max
@@ -6,16 +6,19 @@
 //!                         ├─ pool of queries ────┤ one, for looks
 //! ```
 //!
-//! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
-//! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
-//! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`keeping`), which transactions do to
-//! their end, and read them by others; those by which cursors read them are counted with them.
+//! A transaction holds connections of its session's pool while its multi-shard queries wait for connections of the
+//! query pool. If transactions could take all connections they would block each other, so a part is never theirs.
+//! Conversely, long queries may use at most half, so that single-shard statements need not wait for them. Half of that
+//! again may hold snapshots (`snapshot_share`) until the end of their transactions; connections through which cursors
+//! read those snapshots are counted with them.
 //!
-//! Where there are many, one is nobody's of these: a look at what is prepared there, or at the server's health, waits for no query (`fleet`).
+//! If the limit is large enough, one connection belongs to neither: a look at prepared transactions, or at the server's
+//! health, waits for no query (`fleet`).
 //!
-//! Asked when a connection is made or closed, and while somebody waits; by nobody who finds a connection idle in his own pool, or
-//! gives one back while nobody has waited for long: that is one look at a counter that seldom changes. The lock is taken within
-//! that of a pool, never the other way round, and held for as long as it takes to count, or to look at each pool once.
+//! Consulted when a connection is opened or closed, and while somebody waits. Taking an idle connection from one's own
+//! pool, or giving one back while nobody has waited for long, costs one read of a counter that seldom changes. The lock
+//! is taken inside that of a pool, never the other way round, and held only while counting or while looking at each
+//! pool once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

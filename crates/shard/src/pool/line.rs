@@ -1,19 +1,20 @@
-//! The connections of a pool to one server, and who waits for one of them.
+//! The connections of a pool to one server, and the queue of those waiting for one.
 //!
 //! ```text
-//! enter ──▶ idle here ──or── a new one ──or── one that has long been idle in another pool ──or── the line
-//! leave ──▶ who waits for much longer in another pool ──or── the first in line here ──or── idle
+//! enter ──▶ idle here ──or── a new one ──or── one that has long been idle in another pool ──or── the queue
+//! leave ──▶ a waiter of another pool that has waited much longer ──or── the first in the queue here ──or── idle
 //! ```
 //!
-//! A connection is driven by the runtime of its pool's thread, so none changes its pool: what does is the right to have one. The
-//! pool that gives it up closes a connection, the other one makes one.
+//! A connection is driven by the runtime of its pool's thread, so it never moves to another pool. What moves is the
+//! right to have one: the giving pool closes a connection, and the receiving one opens one.
 //!
-//! Why nobody waits while a connection is idle in another pool: who has waited for [`MOVE_AFTER`] says so (`bound`), and then looks
-//! at all other pools, taking the lock of each. Whoever gives a connection back looks, under that lock, whether anybody has said so.
-//! Either he does that later than the other has had the lock, and sees it; or earlier, and the other sees the connection. A
-//! right to make one is given back under the lock of the pool that had it, and looked for last.
+//! Why nobody waits while a connection is idle in another pool: a waiter that has waited for [`MOVE_AFTER`] says so
+//! (`bound`), and then looks at all other pools, taking the lock of each. A borrower that gives a connection back
+//! checks, under that lock, whether anybody has said so. If it takes the lock after the waiter, it sees the request; if
+//! before, the waiter sees the connection. A right to open one is given back under the lock of the pool that had it,
+//! and is what the waiter looks for last.
 //!
-//! Nobody overtakes whoever waits in the same pool, and who waits in another one is overtaken by those alone who came less than
+//! Within a pool nobody is overtaken; a waiter of another pool is overtaken only by requests that came less than
 //! [`MOVE_AFTER`] later.
 
 use std::collections::{HashMap, VecDeque};

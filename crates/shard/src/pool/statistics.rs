@@ -1,6 +1,6 @@
-//! What can be said of pools and of their connections: `ashlar.pools`, `ashlar.backends` and the page of metrics show it.
+//! Statistics of pools and their connections, shown by `ashlar.pools`, `ashlar.backends` and the metrics page.
 //!
-//! Counted by the pools as they go; who asks takes the lock of a pool for as long as it takes to count.
+//! The pools count as they go; a reader takes the lock of each pool while it counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -10,67 +10,67 @@ use super::{Line, Pool};
 use crate::backend::Backend;
 use crate::server::Mapping;
 
-/// What a pool does with the connections to one server.
+/// A pool's connections to one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineStatistics {
     /// The server.
     pub server: String,
     /// The thread whose pool it is.
     pub pool: String,
-    /// Connections that there may be, if other pools have none.
+    /// The most connections that the pool may have, if other pools have none.
     pub connections_max: usize,
-    /// Connections that nobody uses now.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections that somebody uses, or that are being made.
+    /// Connections that are lent or being opened.
     pub in_use: usize,
-    /// Who waits for one.
+    /// Requests that wait for a connection.
     pub waiting: usize,
-    /// How long the first of them has waited.
+    /// How long the first of them has been waiting.
     pub oldest_wait: Option<Duration>,
-    /// Times that one was waited for.
+    /// Requests that had to wait so far.
     pub waits: u64,
-    /// How long that took, together.
+    /// The sum of their waiting times.
     pub waited: Duration,
-    /// Times that none came in time.
+    /// Requests that timed out.
     pub timeouts: u64,
-    /// Times that too many waited already.
+    /// Requests refused because too many were waiting already.
     pub refused: u64,
-    /// Connections that were made.
+    /// Connections opened so far.
     pub made: u64,
-    /// Times that one was lent.
+    /// Times that a connection was lent.
     pub lent: u64,
-    /// Times that another pool had one less for one here.
+    /// Times that another pool gave one up for this pool.
     pub taken: u64,
 }
 
-/// What all pools do with the connections to one server, and what is known of it. As [`LineStatistics`] has it.
+/// The connections of all pools to one server, and the server's state. Fields as in [`LineStatistics`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerStatistics {
     /// The server.
     pub server: String,
     /// `up`, `down` or `unknown`.
     pub state: &'static str,
-    /// Connections that nobody uses now.
+    /// Idle connections.
     pub idle: usize,
-    /// Connections that somebody uses, or that are being made.
+    /// Connections that are lent or being opened.
     pub in_use: usize,
-    /// Who waits for one.
+    /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Times that one was waited for.
+    /// Requests that had to wait so far.
     pub waits: u64,
-    /// How long that took, together.
+    /// The sum of their waiting times.
     pub waited: Duration,
-    /// Times that none came in time.
+    /// Requests that timed out.
     pub timeouts: u64,
-    /// Times that too many waited already.
+    /// Requests refused because too many were waiting already.
     pub refused: u64,
-    /// Connections that were made.
+    /// Connections opened so far.
     pub made: u64,
-    /// Times that one was lent.
+    /// Times that a connection was lent.
     pub lent: u64,
-    /// Times that one pool had one less for one of another.
+    /// Times that one pool gave one up for another.
     pub taken: u64,
-    /// Transactions that were prepared and not finished when they were last looked at.
+    /// Prepared transactions that were not finished when the server was last looked at.
     pub in_doubt: usize,
 }
 

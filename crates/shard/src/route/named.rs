@@ -1,7 +1,7 @@
-//! Statements for a server that is named beside them: it is sent the text as it is written, whatever that is about.
+//! Statements for an explicitly named server: the text is sent as it is written, whatever it is about.
 //!
-//! Called by the planner where a session names a server. Of such a statement nothing is known but its kind: its tables may be anybody's, and a
-//! query may call a function that writes, so that it counts as a write.
+//! Called by the planner when a session names a server. Nothing is known of such a statement except its kind. Its
+//! tables may be anybody's, and a query may call a function that writes, so it counts as a write.
 
 use std::borrow::Cow;
 use std::sync::Arc;

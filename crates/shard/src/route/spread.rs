@@ -1,7 +1,7 @@
-//! INSERT whose rows are computed before any shard is asked: each shard is sent those that are its own, as constants.
+//! INSERT whose rows are computed before any shard is asked: each shard is sent its own rows as constants.
 //!
-//! Called by whoever computes them. What stands behind the rows, ON CONFLICT and RETURNING, goes to the shards as it is written, so
-//! that it may read nothing but the rows that it is about. Never looks at where the rows come from.
+//! Called by code that has computed the rows. The clauses after the rows, ON CONFLICT and RETURNING, are sent to the
+//! shards as written, so they may refer only to the rows themselves. Where the rows come from does not matter here.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! A table that is on all of its servers, and is to be on others: copies that come, go, or have another name.
+//! Changing the servers of a table that has a full copy on each of them: copies that are added, removed or renamed.
 //!
-//! Called by ALTER TABLE. Whoever writes by the rule as it was, since he has not heard of the change or waits behind it, must not find the
-//! copies that there were where one comes: he would leave out the new one. So those have another name from then on. Where one goes he does not
-//! find that one.
+//! Called by ALTER TABLE. A writer that still uses the old rule, because it has not heard of the change or waits behind
+//! it, must not find the existing copies when one is added, or it would miss the new one: so the existing copies are
+//! renamed. If one is removed, such a writer does not find that copy.
 
 use std::sync::Arc;
 

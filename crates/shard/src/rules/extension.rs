@@ -1,8 +1,8 @@
-//! A rule that is changed where no row has to move: shards that are added, and what shards that there are keep of their keys.
+//! Changes of a rule that move no row: shards that are added, and what existing shards keep of their keys.
 //!
-//! Called by ALTER TABLE; for tables that are on all of their servers, see `copies`. Whether rows are there that the new rule has elsewhere
-//! nobody knows here: each shard that has other keys says so itself, by a constraint ([`Kept`]) that keeps from it too what is sent by the
-//! rule as it was.
+//! Called by ALTER TABLE; for tables with a full copy on each server see `copies`. Whether a shard has rows that the
+//! new rule places elsewhere is not known here. Each shard whose keys change checks that itself, by a constraint
+//! ([`Kept`]) that also keeps out rows that are still sent by the old rule.
 
 use std::ops::Range;
 

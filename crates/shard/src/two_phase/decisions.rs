@@ -1,9 +1,10 @@
-//! The decisions of transactions on several servers: rows of a table that one of their servers keeps, `ashlar.decisions` there.
+//! Commit decisions of transactions on several servers: rows of the table `ashlar.decisions` on one of the servers
+//! involved.
 //!
-//! A row is written by the transaction whose decision it is, in the same commit as what that has changed there. Whoever else
-//! wants to know writes a row of the same key that says the opposite: that waits for a transaction that is about to decide, and then
-//! either finds what it has decided or has decided itself. So each transaction has one decision, and nobody has to know
-//! whether a process lives.
+//! A row is written by the transaction it decides, in the same commit as that transaction's changes on that server. Any
+//! other process that wants to know the outcome inserts a row with the same key and the opposite decision. The insert
+//! waits for a transaction that is about to decide, and then either finds the decision or has made it. So each
+//! transaction has exactly one decision, and nobody needs to know whether another process is alive.
 
 use std::sync::Arc;
 use std::time::Duration;

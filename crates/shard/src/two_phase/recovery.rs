@@ -1,8 +1,8 @@
-//! Finishes what was prepared on shards and is nobody's, whichever process has left it.
+//! Finishes orphaned prepared transactions on shards, whichever process has left them.
 //!
-//! Runs beside everything else, from time to time. What is prepared and old is decided by its decider: committed where it had
-//! decided so, rolled back where it had not and now cannot any more. Never waits long for one server, and never holds two
-//! connections at once.
+//! Runs in the background from time to time. The decider of an old prepared transaction settles its fate: commit if
+//! that was the decision, rollback if none was made, which then can no longer be. Never waits long for one server, and
+//! never holds two connections at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

@@ -1,12 +1,13 @@
-//! Values of unique indexes that many new rows take before their commit holds any lock of a partition.
+//! Unique values that a large commit claims in advance, before it locks any partition.
 //!
-//! Called by `commit`. To take them is most of the work of such a commit, and the locks of all partitions are not held for
-//! it. Whoever meets a value that is taken so, and finds no row that has it, waits until the commit is through or has given
-//! it back (`Region::bury_holder`), and tries again: there is one such commit at a time in a region.
+//! Called by `commit`. Claiming is most of the work of such a commit, and this way the locks of all partitions are not
+//! held during it. Another writer that finds one of these values claimed, but no row that has it, waits until the
+//! commit has finished or has released the value (`Region::bury_holder`), and then tries again. A region has at most
+//! one such commit at a time.
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, IndexDef, PartitionId, Result, TableId};
+use ashlar_base::{IndexDef, PartitionId, Result, TableId};
 
 use super::checks::{self, Written};
 use super::{Ahead, Failed};
@@ -60,7 +61,7 @@ impl<'r> Advance<'r> {
             return Ok(None);
         }
         let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
-        let bytes = rows * (uniques * (size_of::<Claim>() + size_of::<usize>()) + size_of::<Written>());
+        let bytes = rows * (uniques * size_of::<Claim>() + size_of::<Written>());
         let charge = Charge::of_statement(staged.account(), bytes)?;
         let mut taken = Self { _alone: alone, claims: Vec::new(), indexes, is_kept: false, _charge: charge };
         let (mut examined, mut claimants) = (Examined::default(), Vec::with_capacity(rows));
@@ -81,20 +82,15 @@ impl<'r> Advance<'r> {
             }
         }
         let mut claims = examined.claims;
-        // A row may want values of several indexes: from here on a claim's number is its own.
-        let numbers: Vec<usize> = claims.iter().map(|claim| claim.number).collect();
-        claims.iter_mut().enumerate().for_each(|(number, claim)| claim.number = number);
-        let (number, is_own) = match claim_in_parts(&mut claims)? {
+        match claim_in_parts(&mut claims)? {
             Claimed::All => {
                 taken.claims = claims;
-                return Ok(Some(taken));
+                Ok(Some(taken))
             }
-            Claimed::Clash(number) => (number, false),
-            Claimed::Twice(number) => (number, true),
-        };
-        let clashing = claims.iter().find(|claim| claim.number == number);
-        let index = clashing.map(|claim| claim.taken.index()).ok_or_else(|| Error::internal("a claim that clashes"))?;
-        Err(checks::clash(staged, loads, index, claimants[numbers[number]], is_own))
+            Claimed::Clash { index, number, is_own } => {
+                Err(checks::clash(staged, loads, index, claimants[number], is_own))
+            }
+        }
     }
 
     /// Whether the region has the indexes still whose values were taken: asked with its partitions locked.

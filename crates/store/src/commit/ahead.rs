@@ -1,7 +1,7 @@
-//! What a commit of many rows does before it holds the locks of all its partitions: room for them, one partition after the other.
+//! Work that a large commit does before it holds the locks of all its partitions: making room, one partition at a time.
 //!
-//! Called by `commit`. Whoever comes to a partition meanwhile waits for what is done in that one alone. What is made here is
-//! taken under the locks, where the commit looks again: others may have taken room, or made rows, since.
+//! Called by `commit`. Other threads wait for at most one partition meanwhile. The commit checks again once it holds
+//! all locks, because others may have used the room, or written rows, since.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! What unique indexes and expressions say of the rows of a commit, before anything is changed.
+//! Checks of unique indexes and index expressions for the rows of a commit, before anything is changed.
 //!
-//! Called by `commit` with all its partitions locked and with room for its rows made. All values that the commit's rows
-//! will have are taken at once, or none; those that it gives back are given back as rows end.
+//! Called by `commit` with all its partitions locked and room made for its rows. The values of all new rows are claimed
+//! together, or none are; values that the commit gives up are released as their rows end.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::writeset::{Load, Staged};
 /// what expressions find.
 pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Result<(), Failed> {
     let mut examined = Examined::default();
-    // By the number of a claim: which of `locked`, and its row.
+    // By the number of claims: which of `locked`, and its row.
     let mut rows: Vec<(usize, Written)> = Vec::new();
     let mut charges = Vec::new();
     for (number, locked) in locked.iter_mut().enumerate() {
@@ -45,18 +45,10 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
         let truncates = rows.get(claim.number).is_some_and(|(number, _)| locked[*number].staged.truncates());
         claim.is_released = truncates || released.contains(&(claim.taken.index(), claim.value));
     }
-    let indexes: Vec<TableId> = claims.iter().map(|claim| claim.taken.index()).collect();
-    let numbers: Vec<usize> = claims.iter().map(|claim| claim.number).collect();
-    // A row may want values of several indexes: from here on a claim's number is its own.
-    claims.iter_mut().enumerate().for_each(|(number, claim)| claim.number = number);
-    let (number, is_own) = match claim(&mut claims)? {
-        Claimed::All => return Ok(()),
-        Claimed::Clash(number) => (number, false),
-        Claimed::Twice(number) => (number, true),
-    };
-    let (locked_number, row) = rows[numbers[number]];
+    let Claimed::Clash { index, number, is_own } = claim(&mut claims)? else { return Ok(()) };
+    let (locked_number, row) = rows[number];
     let Locked { staged, loads, .. } = &locked[locked_number];
-    Err(clash(staged, loads, indexes[number], row, is_own))
+    Err(clash(staged, loads, index, row, is_own))
 }
 
 /// A row of a commit.

@@ -1,6 +1,7 @@
-//! What a commit does to its partitions once nothing can fail any more: at once, or later by whoever comes there first.
+//! What a commit still has to do to its partitions once nothing can fail any more: at once, or later by the next thread
+//! that locks the partition.
 //!
-//! Called by `commit`, and through [`crate::region::Guard::leave`] by everybody who locks a partition.
+//! Called by `commit`, and through [`crate::region::Guard::leave`] by every thread that locks a partition.
 
 use std::collections::VecDeque;
 use std::ops::Range;

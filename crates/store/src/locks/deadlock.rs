@@ -1,7 +1,7 @@
-//! Those who wait for each other.
+//! Deadlock detection among owners that wait for each other's row locks.
 //!
-//! Called when an owner has entered a queue, which is the only moment at which a circle can close, and it closes through
-//! that owner. The map of waits is locked, so nobody who waits stops waiting meanwhile; whoever does not wait is in no circle.
+//! Called when an owner enters a queue: only then can a cycle close, and it closes through that owner. The map of waits
+//! is locked, so nobody stops waiting during the search; an owner that does not wait is in no cycle.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -49,7 +49,7 @@ impl LockHolder {
         Self { table: Arc::clone(table), owner: table.next_owner(pid), taken: Vec::new(), charge }
     }
 
-    /// Who the locks are of, as a write set is told.
+    /// The identity of the owner, as a write set is told.
     pub fn id(&self) -> u64 {
         self.owner.id
     }

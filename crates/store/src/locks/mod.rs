@@ -216,7 +216,7 @@ impl Forbidden {
     }
 }
 
-/// A row that somebody wants to lock.
+/// A request to lock a row.
 #[derive(Clone)]
 pub struct LockRequest {
     attention: Arc<Attention>,
@@ -229,7 +229,7 @@ impl LockRequest {
         self.attention.row(self.hash)
     }
 
-    /// The order in which whoever wants several locks takes them, so that two such never wait for each other.
+    /// The order in which several locks are taken, so that two owners never wait for each other.
     pub fn order(&self) -> (TableId, u64) {
         (self.attention.table, self.hash)
     }

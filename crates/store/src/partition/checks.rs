@@ -78,14 +78,8 @@ impl Partition {
             }
             Mutation::Living { .. } => return Err(Error::internal("a write is looked at without its expiry").into()),
         };
-        // Several indexes may want values: the number tells which.
-        for (number, claim) in examined.claims.iter_mut().enumerate() {
-            claim.number = number;
-        }
-        let wanted: Vec<TableId> = examined.claims.iter().map(|claim| claim.taken.index()).collect();
-        // Two of them are never the same: they are of different indexes.
-        if let Claimed::Clash(number) | Claimed::Twice(number) = claim(&mut examined.claims)? {
-            let index = self.indexes.iter().find(|index| wanted.get(number) == Some(&index.definition.id));
+        if let Claimed::Clash { index, .. } = claim(&mut examined.claims)? {
+            let index = self.indexes.iter().find(|known| known.definition.id == index);
             let index = index.ok_or_else(|| Error::internal("a value is one of an index"))?;
             let old = old.map(|old| self.row(old));
             return Err(self.clash(index, &prepared, &|ordinal| match mutation {

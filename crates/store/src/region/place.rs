@@ -1,9 +1,9 @@
-//! A partition's place: its lock, and what is still to be done there.
+//! A partition's place in its region: its lock, and work that an earlier commit has left there.
 //!
-//! A commit of many rows holds the locks of all its partitions. It does under them only what can fail, leaves the rest in
-//! each place ([`Guard::leave`]) and lets all of them go. Whoever locks a place next does first what was left there, so
-//! that nobody ever finds a partition without it, and nobody waits for the rows of more than one partition. The commit
-//! itself locks one place after the other until nothing is left.
+//! A commit of many rows holds the locks of all its partitions. While it does, it performs only the steps that can
+//! fail; the rest it leaves in each place ([`Guard::leave`]) before it releases all locks. The next thread that locks a
+//! place first does the work that was left there, so no thread ever sees a partition without it, and none waits for the
+//! rows of more than one partition. The commit itself then locks one place after the other until no work is left.
 
 use std::ops::{Deref, DerefMut};
 

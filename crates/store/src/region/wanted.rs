@@ -1,7 +1,7 @@
-//! What a view sees of the rows that somebody wants, and how many rows it sees: without reading all.
+//! Scans that want only some rows of a partition, and counts: what a view sees, without reading everything.
 //!
-//! Called by table providers. What comes may hold more rows than are wanted: those of the view's own transaction, and all of a
-//! partition of which so many are wanted that reading them is no more work.
+//! Called by table providers. The result may contain rows that were not asked for: those of the view's own transaction,
+//! and all rows of a partition when so many are wanted that reading all is no more work.
 
 use std::collections::HashSet;
 

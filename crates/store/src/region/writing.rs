@@ -1,6 +1,6 @@
-//! The way of a write that goes straight to its partition, and who is in it.
+//! Single-key writes that go straight to their partition, and the check whether row locks or watches stand in the way.
 //!
-//! Called by sessions for single keys. A region none of whose rows is locked or watched is asked for one number.
+//! Called by sessions. As long as no row of a region is locked or watched, the check is one read of a counter.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::locks::{Attention, Forbidden, LockInfo, Way};
 impl Region {
     /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
     /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
-    /// A write is refused with 55P03 where somebody has locked the row.
+    /// A write is refused with 55P03 if another owner has locked the row.
     pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         self.make_room();
         self.entry_by(0, key, f)
@@ -66,7 +66,7 @@ impl Region {
         self.attention.rows()
     }
 
-    /// Who has locked rows, and who waits.
+    /// The holders of row locks, and the owners that wait.
     pub fn locks(&self) -> Vec<LockInfo> {
         self.attention.list()
     }

@@ -1,8 +1,8 @@
-//! Rows on their way from the segments of a run to the one segment that takes their place.
+//! Rows being moved from the segments of a compaction run into the one segment that replaces them.
 //!
-//! Called by `partition::compact`. A segment has up to 65,536 rows, and finding each in the index takes longer than
-//! anybody should wait for a lock: the index learns the new ids piece by piece. Until it knows all of them, rows are
-//! where they were and go by their old ids; only the index uses both, and `present` translates. Never changes a row.
+//! Called by `partition::compact`. A segment has up to 65,536 rows, and updating the index for all of them takes longer
+//! than a lock should be held, so the index learns the new ids piece by piece. Until it knows all of them, rows stay
+//! where they were, under their old ids. Only the index uses both; `present` translates. Never changes a row.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -101,11 +101,14 @@ fn claims_are_taken_together_or_not_at_all() {
     assert_eq!((first.len(), second.len()), (1, 1));
     // The second of two is there.
     let mut clash = vec![claim_of(&first, 2, 0), claim_of(&second, 1, 1)];
-    assert!(matches!(claim(&mut clash).unwrap(), Claimed::Clash(1)));
+    assert_eq!(claim(&mut clash).unwrap(), Claimed::Clash { index: TableId(2), number: 1, is_own: false });
     assert_eq!((first.len(), second.len()), (1, 1));
     // Two of them are the same.
     let mut same = vec![claim_of(&first, 5, 0), claim_of(&first, 5, 1)];
-    assert!(matches!(claim(&mut same).unwrap(), Claimed::Twice(1)));
+    assert_eq!(claim(&mut same).unwrap(), Claimed::Clash { index: TableId(1), number: 1, is_own: true });
+    // Claims of one row have its number: the index tells them apart.
+    let mut row = vec![claim_of(&first, 2, 7), claim_of(&second, 1, 7)];
+    assert_eq!(claim(&mut row).unwrap(), Claimed::Clash { index: TableId(2), number: 7, is_own: false });
     // One that the same commit gives back has two rows for a while.
     let mut moved = vec![claim_of(&first, 1, 0)];
     moved[0].is_released = true;

@@ -1,14 +1,13 @@
-//! Rows that wait for each other, value by value in the columns of their table: those of a bulk load to be put away partition by
-//! partition, others to be inserted.
+//! Rows buffered column by column before they are put away: by partition for a bulk load, in order for inserts.
 //!
 //! ```text
-//!   values as they come ──▶ a column each ──▶ ordered by partition ──▶ the load
+//!   values as they arrive ──▶ one column each ──▶ ordered by partition ──▶ the load
 //! ```
 //!
-//! Neighbours in the data belong to partitions far from each other: one by one, each row would wait for the ends of its partition's
-//! columns, and for the line of the key index that is its own. So some thousands wait until there are several for each
-//! partition, and the rows of a partition are copied at once, column by column. The first row of the data that is refused is the one
-//! that is told of, whichever came first here.
+//! Neighbouring rows of the input usually belong to different partitions. Written one at a time, each would miss the
+//! cache at the end of its partition's columns and in the key index. So some thousands of rows are buffered, and the
+//! rows of a partition are copied together, column by column. If rows are refused, the error is that of the first of
+//! them in the input, whichever was processed first here.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -31,11 +31,7 @@ pub(in crate::value) struct Token<'a> {
 /// by digits are a word of their own, as the `T` of `T04:05` is, and not the start of a zone's name.
 pub(in crate::value) fn cut(text: &str, is_word: impl Fn(&str) -> bool) -> Option<Vec<Token<'_>>> {
     let bytes = text.as_bytes();
-    let run = |from: usize, accept: &dyn Fn(u8) -> bool| {
-        from + bytes[from..].iter().take_while(|&&byte| accept(byte)).count()
-    };
-    let digits = |from: usize| run(from, &|byte| byte.is_ascii_digit());
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let run = |from: usize, accept: &dyn Fn(u8) -> bool| run(bytes, from, accept);
     let mut tokens = Vec::new();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -46,34 +42,12 @@ pub(in crate::value) fn cut(text: &str, is_word: impl Fn(&str) -> bool) -> Optio
                 continue;
             }
             b'0'..=b'9' => {
-                at = digits(at);
-                match bytes.get(at).copied() {
-                    Some(b':') => {
-                        at = run(at, &|byte| byte.is_ascii_digit() || byte == b':' || byte == b'.');
-                        Kind::Time
-                    }
-                    Some(separator @ (b'-' | b'/' | b'.')) => {
-                        at += 1;
-                        if is_digit(at) {
-                            at = digits(at);
-                            if bytes.get(at) == Some(&separator) {
-                                at = run(at, &|byte| byte.is_ascii_digit() || byte == separator);
-                                Kind::Date
-                            } else if separator == b'.' {
-                                Kind::Number
-                            } else {
-                                Kind::Date
-                            }
-                        } else {
-                            at = run(at, &|byte| byte.is_ascii_alphanumeric() || byte == separator);
-                            Kind::Date
-                        }
-                    }
-                    _ => Kind::Number,
-                }
+                let (kind, end) = numeric(bytes, at);
+                at = end;
+                kind
             }
             b'.' => {
-                at = digits(at + 1);
+                at = run(at + 1, &|byte| byte.is_ascii_digit());
                 Kind::Number
             }
             b'a'..=b'z' | b'A'..=b'Z' => {
@@ -113,4 +87,31 @@ pub(in crate::value) fn cut(text: &str, is_word: impl Fn(&str) -> bool) -> Optio
         tokens.push(Token { kind, text: &text[start..at] });
     }
     Some(tokens)
+}
+
+/// What begins with a digit, and where it ends: a time, a date or a number.
+fn numeric(bytes: &[u8], start: usize) -> (Kind, usize) {
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let end = run(bytes, start, &is_digit);
+    let separator = match bytes.get(end).copied() {
+        Some(b':') => {
+            return (Kind::Time, run(bytes, end, &|byte| byte.is_ascii_digit() || byte == b':' || byte == b'.'));
+        }
+        Some(separator @ (b'-' | b'/' | b'.')) => separator,
+        _ => return (Kind::Number, end),
+    };
+    let start = end + 1;
+    if !bytes.get(start).is_some_and(u8::is_ascii_digit) {
+        return (Kind::Date, run(bytes, start, &|byte| byte.is_ascii_alphanumeric() || byte == separator));
+    }
+    let end = run(bytes, start, &is_digit);
+    if bytes.get(end) == Some(&separator) {
+        return (Kind::Date, run(bytes, end, &|byte| byte.is_ascii_digit() || byte == separator));
+    }
+    (if separator == b'.' { Kind::Number } else { Kind::Date }, end)
+}
+
+/// Where bytes that are accepted end.
+fn run(bytes: &[u8], from: usize, accept: &dyn Fn(u8) -> bool) -> usize {
+    from + bytes[from..].iter().take_while(|&&byte| accept(byte)).count()
 }

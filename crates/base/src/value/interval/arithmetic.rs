@@ -117,13 +117,7 @@ fn scale(interval: Interval, by: impl Fn(f64) -> f64) -> Result<Interval> {
 pub fn justify_hours(interval: Interval) -> Result<Interval> {
     let mut result = interval;
     carry_days(&mut result)?;
-    if result.days > 0 && result.micros < 0 {
-        result.micros += DAY_MICROS;
-        result.days -= 1;
-    } else if result.days < 0 && result.micros > 0 {
-        result.micros -= DAY_MICROS;
-        result.days += 1;
-    }
+    lend_day(&mut result);
     Ok(result)
 }
 
@@ -162,14 +156,19 @@ pub fn justify_interval(interval: Interval) -> Result<Interval> {
         result.days -= MONTH_DAYS;
         result.months += 1;
     }
-    if result.days > 0 && result.micros < 0 {
-        result.micros += DAY_MICROS;
-        result.days -= 1;
-    } else if result.days < 0 && result.micros > 0 {
-        result.micros -= DAY_MICROS;
-        result.days += 1;
-    }
+    lend_day(&mut result);
     Ok(result)
+}
+
+/// Gives days and time one sign.
+fn lend_day(interval: &mut Interval) {
+    if interval.days > 0 && interval.micros < 0 {
+        interval.micros += DAY_MICROS;
+        interval.days -= 1;
+    } else if interval.days < 0 && interval.micros > 0 {
+        interval.micros -= DAY_MICROS;
+        interval.days += 1;
+    }
 }
 
 fn carry_days(interval: &mut Interval) -> Result<()> {

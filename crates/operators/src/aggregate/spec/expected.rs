@@ -1,4 +1,4 @@
-//! How much memory the groups of an input are expected to take, of what statistics say of it: for EXPLAIN, and for nobody who decides.
+//! The expected memory of the groups of an input, by statistics: shown by EXPLAIN, and used for no decision.
 
 use std::sync::Arc;
 

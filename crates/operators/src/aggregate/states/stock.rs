@@ -1,7 +1,8 @@
-//! Aggregates that have no state of ours.
+//! Aggregates without a state of our own, run by the engine's accumulators.
 //!
-//! The engine's accumulators say what they take when they have taken it. So before they are given rows, as much is charged as these may make of
-//! them at most, by what is known of their kind; then what they say they have become. Called by `Spec`, which makes one for each table.
+//! Those report their memory only after they have taken rows. So before they are given any, an upper bound for their
+//! kind is charged, and afterwards the charge is set to what they report. Called by `Spec`, which makes one for each
+//! table.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Rows of shards on their way to be changed: which of them are locked as they were read, and which have to be read again.
+//! The rows of shards that a statement is going to change: which of them are locked as they were read, and which have
+//! to be read again.
 //!
-//! Filled by the plan and asked by the session; a function of what it is told. What the rows take is charged before they are kept.
+//! Filled by the plan and queried by the session; does no I/O. Memory for the rows is charged before they are kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;

@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::columns::{self, Column};
 use crate::select::names::{folded, label_of};
-use crate::select::scopes::{bare, cast, inside};
+use crate::select::nodes::cast;
+use crate::select::scopes::{bare, inside};
 use crate::select::sources::selects;
 use crate::select::{Planner, parse, signed_outputs};
 

@@ -4,7 +4,7 @@ use ashlar_base::Error;
 use ashlar_functions::quantified::{self, Comparison};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value};
 
-use crate::select::names::call;
+use crate::select::nodes::call;
 
 /// `x = ANY (array)` and the like.
 pub(super) fn quantified(left: &Expr, operator: &BinaryOperator, right: &Expr, is_all: bool) -> Result<Expr, Error> {

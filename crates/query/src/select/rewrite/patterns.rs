@@ -3,7 +3,7 @@
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
 
-use crate::select::names::call;
+use crate::select::nodes::call;
 
 /// What a statement says about ESCAPE.
 pub(super) enum Escape {

@@ -1,8 +1,9 @@
-//! Primary keys and UNIQUE constraints of a table, and what those are called that were given no name: as PostgreSQL would name them for the
-//! table, so that they can be dropped. Shards have names of their own for them.
+//! Primary keys and UNIQUE constraints of a table, and the names of those that were given none: PostgreSQL's default
+//! names, so that they can be dropped by name. Shards have names of their own for them.
 //!
-//! While what is kept of a table is read, such a name stands behind a mark: neither the table nor a column that is renamed later changes it.
-//! At the end it is taken out again: a shard that comes later names the key for its own table.
+//! While the kept definition of a table is read, such a name carries a mark, so that renaming the table or a column
+//! later does not change it. The mark is removed at the end: a shard that is added later names the key after its own
+//! table.
 
 use ashlar_base::Result;
 use pg_query::NodeEnum;

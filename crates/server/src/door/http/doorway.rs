@@ -1,7 +1,8 @@
-//! The way in to the HTTP door: so many connections at once, and none that takes its time.
+//! The entrance of the HTTP door: it bounds the number of connections and the time that each may take.
 //!
 //! Given to `axum`, which accepts, reads and writes through it. A connection has a bounded time to send a request,
-//! however it cuts it, and to take up more of the answer; then it is closed. Knows HTTP only to say that it is full.
+//! however it is split into packets, and to accept more of the answer; after that it is closed. Knows HTTP only well
+//! enough to say that it is full.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 //! The extended protocol: Describe, Execute and Close; Parse and Bind are one call each, in the connection's loop.
 //!
-//! Called by the connection's loop. Errors go back to it: it tells the client and passes over the rest up to Sync.
+//! Called by the connection's loop. Errors are returned to it: it reports them to the client and skips the messages up
+//! to Sync.
 
 use std::pin::pin;
 

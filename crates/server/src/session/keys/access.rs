@@ -1,8 +1,8 @@
-//! One row, read or changed: in the store, or in the transaction that EXEC is running.
+//! Reads and changes of one row: in the store, or in the transaction that EXEC is running.
 //!
-//! Called by every handler that touches a key, so that no command knows whether it runs alone, nor whether it had to wait
-//! for a row that somebody has locked: then it fails with nothing changed, its connection waits, and it runs once more. So does one
-//! whose work is done by another thread meanwhile.
+//! Called by every handler that touches a key, so that no command knows whether it runs alone or had to wait for a row
+//! lock. A command that meets a lock fails with nothing changed; its connection waits, and the command runs again. So
+//! does a command whose work another thread does in the meantime.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! CONFIG: the parameters of Redis that have a truth here, and those that can be changed while the server runs.
+//! CONFIG: the Redis parameters that have a meaning here, and those that can be changed while the server runs.
 //!
-//! Called through the command table. What is changed here is not written anywhere: the next start knows nothing of it.
+//! Called through the command table. Changes are not written anywhere: they are lost at the next start.
 
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
-//! COPY, RENAME and RENAMENX: what one name stands for has another one, or two.
+//! COPY, RENAME and RENAMENX: a value under another name, or under a second one.
 //!
-//! Called through the command table. A string goes to another plain key, and a row to another key of its table; between
-//! tables nothing goes. All of it is one commit: nobody sees both names, or none, where there is to be one.
+//! Called through the command table. A string can only become another plain key, and a row another key of its table.
+//! Everything is one commit: no client ever sees both names, or neither, where there should be one.
 
 use std::sync::Arc;
 

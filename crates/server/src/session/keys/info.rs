@@ -1,6 +1,6 @@
 //! INFO, ROLE and TIME: true figures under Redis's names.
 //!
-//! Called through the command table. Where Redis has a field whose truth here nobody measures, the field is absent.
+//! Called through the command table. Fields of Redis whose values are not measured here are left out.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;

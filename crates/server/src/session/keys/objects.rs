@@ -1,6 +1,6 @@
-//! OBJECT and MEMORY USAGE: how Redis would keep a value, how it is used, and what it takes.
+//! OBJECT and MEMORY USAGE: how Redis would encode a value, how it is used, and how much memory it takes.
 //!
-//! Called through the command table. A look is no use.
+//! Called through the command table. Does not count as a use of the key.
 
 use ashlar_base::value::text;
 use ashlar_base::{Datum, Eviction};

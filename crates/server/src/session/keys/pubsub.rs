@@ -1,6 +1,6 @@
 //! SUBSCRIBE and its kin, PUBLISH and PUBSUB.
 //!
-//! Called through the command table. What a transaction publishes is said when it is committed.
+//! Called through the command table. Messages that a transaction publishes are sent when it has committed.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! What replies take until their clients have read them: those of all connections together have a bound.
+//! The memory of replies until their clients have read them: one bound for all connections together.
 //!
-//! Used by `mod.rs` after each command and by `transaction` before a commit. A reply is made where it will be sent from, so it
-//! is looked at when it is there: a thread makes one at a time. Small replies are not counted; their number is that of the
-//! connections. Never waits.
+//! Used by `mod.rs` after each command and by `transaction` before a commit. A reply is built directly in the buffer it
+//! is sent from, so it is checked once it is there: each thread builds one at a time. Small replies are not counted;
+//! there are at most as many as connections. Never waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

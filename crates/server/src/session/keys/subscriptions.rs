@@ -1,8 +1,9 @@
-//! Channels of PUBLISH and SUBSCRIBE: who listens to which names and patterns, and what is on its way to them.
+//! Channels of PUBLISH and SUBSCRIBE: the subscribers of each name and pattern, and the messages on their way to them.
 //!
-//! One for a server, apart from the channels of NOTIFY. A connection has its [`Subscriptions`]; others put what they say into its
-//! mailbox, from which its door takes it. Nobody waits for a subscriber: one that does not read is closed, as Redis does. Nor does
-//! anybody wait for patterns to be compared: that is done of a list of them, beside the lock, and once more where it has changed.
+//! One instance for a server, separate from the channels of NOTIFY. A connection has its [`Subscriptions`]; publishers
+//! put messages into its mailbox, from which its door takes them. Nobody waits for a subscriber: one that does not read
+//! is disconnected, as in Redis. Nor does anybody wait for patterns to be compared: a copy of the list is compared
+//! outside the lock, and again if the list has changed meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH: commands that are queued, and run as one commit of the store.
 //!
 //! ```text
-//! WATCH    a flag that whoever writes the key sets: no snapshot is held for a client that takes its time
+//! WATCH    a flag that every writer of the key sets: no snapshot is held for a client that takes its time
 //! MULTI    from now on commands are checked and queued
 //! EXEC     a transaction of the store: watched keys, then every command, then the commit
 //!             a watched key was changed  -> null, and nothing was done
-//!             another key was changed    -> once more, from the start: nobody has seen anything; after some times with all keys
-//!                                           locked, so that nobody is faster again
+//!             another key was changed    -> once more, from the start: nobody has seen anything; after some attempts with all
+//!                                           keys locked, so that nobody is faster again
 //! ```
 //!
-//! As in Redis, a command that fails in EXEC is answered with its error, and the others are done all the same.
+//! As in Redis, a command that fails in EXEC is answered with its error, and the others are executed all the same.
 
 use std::collections::HashSet;
 use std::sync::Arc;

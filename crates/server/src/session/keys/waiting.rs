@@ -1,9 +1,9 @@
-//! Commands that wait: for a row that a transaction has locked, for the keys of an EXEC that others are faster with, or for what another
-//! thread does for them.
+//! Commands that wait: for a row that a transaction has locked, for the keys of an EXEC when others keep changing them
+//! first, or for work that another thread does for them.
 //!
-//! The door drives it: a command that was stopped has changed nothing; its connection waits here, while others of its thread
-//! go on, and runs it once more. Commands hold locks only while they run, so whoever finds itself in a deadlock lets go and
-//! tries again, until its time is over.
+//! The door drives it. A command that was stopped has changed nothing; its connection waits here, while others of its
+//! thread go on, and runs the command again. Commands hold locks only while they run, so one that is part of a deadlock
+//! releases its locks and tries again until its time is over.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! A transaction on its way through the query pool.
+//! A transaction while the query pool has it.
 //!
-//! A statement takes its session's transaction along and brings it back. Where nobody waits for it any more, because the
-//! client has left or the task has failed, the transaction is rolled back, and the tables that it made go with it.
+//! A statement takes its session's transaction along and brings it back. If nobody waits for it any more, because the
+//! client has disconnected or the task has failed, the transaction is rolled back, and the tables it created are
+//! dropped.
 
 use std::sync::Arc;
 

@@ -12,8 +12,9 @@ use ashlar_query::transaction::Transaction;
 use ashlar_query::transaction::TransactionMark;
 use ashlar_store::{Region, RowBatch, Snapshot};
 
+use super::read_only::only_reads;
 use super::rows::RowSource;
-use super::run::{only_reads, select_of};
+use super::run::select_of;
 use super::{Executed, Notice, RowSink, SqlSession};
 
 mod lines;

@@ -1,7 +1,7 @@
 //! DDL as a part of a session's transaction.
 //!
-//! Called by `run`. What it does is the query crate's; which tables are on shards by the session's settings, and TRUNCATE of those, is told by
-//! `sharded`.
+//! Called by `run`. The work is done in the query crate; `sharded` handles what depends on the session: which new
+//! tables are sharded by its settings, and TRUNCATE of sharded tables.
 
 use std::sync::Arc;
 

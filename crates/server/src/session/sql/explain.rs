@@ -1,10 +1,11 @@
-//! EXPLAIN and EXPLAIN ANALYZE: what a session shows of a statement, and runs to see what it takes.
+//! EXPLAIN and EXPLAIN ANALYZE: what a session shows of a statement, and runs in order to measure it.
 //!
-//! Called by `run`. The plan's lines are the query crate's.
+//! Called by `run`. The lines of the plan come from the query crate.
 
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result, Value};
+use ashlar_query::dml::Source;
 use ashlar_query::explain;
 use ashlar_query::statement::Kind;
 
@@ -70,31 +71,9 @@ impl SqlSession {
                 lines => lines,
             };
         }
-        let head = match &inner.kind {
-            Kind::Key(plan) => return Ok(plan.describe()),
-            Kind::Spread(_) if options.analyze => {
-                return Err(Error::unsupported("EXPLAIN ANALYZE of an INSERT into a sharded table is not supported"));
-            }
-            Kind::ShardChange(_) if options.analyze => {
-                return Err(Error::unsupported("EXPLAIN ANALYZE of a change of a sharded table is not supported"));
-            }
-            Kind::ShardChange(plan) => Some(plan.describe()),
-            Kind::Spread(plan) if plan.select().is_none() => return Ok(vec![plan.describe()]),
-            Kind::Spread(plan) => Some(plan.describe()),
-            Kind::Insert(plan) => match &plan.source {
-                ashlar_query::dml::Source::Values { rows, .. } => {
-                    return Ok(vec![
-                        format!("Insert on {}", plan.schema.name),
-                        format!("  Values: rows={}", rows.len()),
-                    ]);
-                }
-                ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
-            },
-            Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
-            Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
-            Kind::Select(_) => None,
-            Kind::Lock(_) => Some("LockRows".to_owned()),
-            _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
+        let head = match shown(&inner.kind, options.analyze)? {
+            Shown::Whole(lines) => return Ok(lines),
+            Shown::Query(head) => head,
         };
         let engine = self.engine()?;
         let mut transaction = self.take_transaction();
@@ -137,4 +116,46 @@ impl SqlSession {
             _ => Ok(self.run_dml(statement, parameters).await?.count),
         }
     }
+}
+
+/// What EXPLAIN shows of a plan of this server's.
+enum Shown {
+    /// All there is to show.
+    Whole(Vec<String>),
+    /// The plan of a query, below a line of what is done with its rows.
+    Query(Option<String>),
+}
+
+/// What is shown of a plan before the engine is asked.
+///
+/// # Errors
+/// 0A000 where there is no plan to show.
+fn shown(kind: &Kind, is_analyze: bool) -> Result<Shown> {
+    let head = match kind {
+        Kind::Key(plan) => return Ok(Shown::Whole(plan.describe())),
+        Kind::Spread(_) if is_analyze => {
+            return Err(Error::unsupported("EXPLAIN ANALYZE of an INSERT into a sharded table is not supported"));
+        }
+        Kind::ShardChange(_) if is_analyze => {
+            return Err(Error::unsupported("EXPLAIN ANALYZE of a change of a sharded table is not supported"));
+        }
+        Kind::ShardChange(plan) => plan.describe(),
+        Kind::Spread(plan) if plan.select().is_none() => return Ok(Shown::Whole(vec![plan.describe()])),
+        Kind::Spread(plan) => plan.describe(),
+        Kind::Insert(plan) => {
+            let head = format!("Insert on {}", plan.schema.name);
+            match &plan.source {
+                Source::Values { rows, .. } => {
+                    return Ok(Shown::Whole(vec![head, format!("  Values: rows={}", rows.len())]));
+                }
+                Source::Query(_) => head,
+            }
+        }
+        Kind::Update(plan) => format!("Update on {}", plan.schema.name),
+        Kind::Delete(plan) => format!("Delete on {}", plan.schema.name),
+        Kind::Lock(_) => "LockRows".to_owned(),
+        Kind::Select(_) => return Ok(Shown::Query(None)),
+        _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
+    };
+    Ok(Shown::Query(Some(head)))
 }

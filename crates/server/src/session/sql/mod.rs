@@ -15,6 +15,7 @@ mod notify;
 mod plans;
 mod portal;
 mod prepared;
+mod read_only;
 mod rows;
 mod run;
 mod settings;
@@ -67,7 +68,7 @@ pub enum Executed {
     },
 }
 
-/// Something to tell beside the result.
+/// A message to the client in addition to the result.
 #[derive(Debug)]
 pub struct Notice {
     /// `NOTICE`, `WARNING`.
@@ -262,7 +263,7 @@ impl SqlSession {
         self.settings.take_changes()
     }
 
-    /// What is to be told beside results.
+    /// Messages to the client in addition to results.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         notices.retain(|notice| self.settings.min_severity.tells(notice.severity));

@@ -1,4 +1,4 @@
-//! LISTEN, UNLISTEN and NOTIFY: wishes of a transaction that come true when it commits.
+//! LISTEN, UNLISTEN and NOTIFY: requests of a transaction that take effect when it commits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

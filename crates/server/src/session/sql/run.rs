@@ -1,4 +1,4 @@
-//! Executes a portal: each kind of statement in its way.
+//! Executes a portal: one way for each kind of statement.
 
 use std::sync::Arc;
 
@@ -28,11 +28,6 @@ const CONFLICT_RETRIES_MAX: u32 = 20;
 
 /// Rows of a VALUES list that are inserted on the connection's own thread: some tenths of a millisecond.
 const INLINE_ROWS_MAX: usize = 256;
-
-/// 25006 for a statement that writes, by its first words.
-pub(super) fn only_reads(what: &str) -> Error {
-    Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction"))
-}
 
 impl SqlSession {
     /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
@@ -376,37 +371,6 @@ impl SqlSession {
         }
     }
 
-    /// 25006 in a read-only transaction.
-    pub(super) fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
-        if !writes {
-            return Ok(());
-        }
-        if !self.is_read_only() {
-            return self.refuse_mixed();
-        }
-        let what = match kind {
-            Kind::Insert(_) => "INSERT",
-            Kind::Update(_) => "UPDATE",
-            Kind::Delete(_) => "DELETE",
-            Kind::Key(plan) => plan.verb(),
-            Kind::Lock(_) => "SELECT",
-            Kind::Copy(_) => "COPY FROM",
-            _ => "this statement",
-        };
-        let locks = match kind {
-            Kind::Key(plan) => plan.locks(),
-            Kind::Lock(plan) => Some(plan.strength()),
-            _ => None,
-        };
-        let clause = locks.map_or(String::new(), |strength| format!(" {}", strength.clause()));
-        Err(only_reads(&format!("{what}{clause}")))
-    }
-
-    /// Whether nothing may be written now.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only)
-    }
-
     pub(super) async fn run_dml(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
@@ -638,18 +602,7 @@ impl SqlSession {
                 done("NOTIFY")
             }
             SessionCommand::DiscardAll => {
-                if self.is_in_block() {
-                    return Err(Error::new(
-                        ErrorCode::ActiveTransaction,
-                        "DISCARD ALL cannot run inside a transaction block",
-                    ));
-                }
-                self.prepared.clear();
-                self.small_prepared = SmallPrepared::default();
-                self.portals.clear();
-                self.settings.reset_all()?;
-                self.keep = None;
-                self.listen_to_nothing();
+                self.discard_all()?;
                 done("DISCARD ALL")
             }
             SessionCommand::Prepare { name, types, text } => {
@@ -686,12 +639,7 @@ impl SqlSession {
                 done("ANALYZE")
             }
             SessionCommand::Vacuum(analyzed) => {
-                if self.is_in_block() {
-                    return Err(Error::new(
-                        ErrorCode::ActiveTransaction,
-                        "VACUUM cannot run inside a transaction block",
-                    ));
-                }
+                self.refuse_block("VACUUM")?;
                 let store = Arc::clone(self.shared.engine.store());
                 self.beside_pool(move || store.compact()).await?;
                 if let Some(targets) = analyzed {
@@ -700,6 +648,26 @@ impl SqlSession {
                 done("VACUUM")
             }
         }
+    }
+
+    /// 25001 in a transaction block.
+    fn refuse_block(&self, what: &str) -> Result<()> {
+        if self.is_in_block() {
+            let message = format!("{what} cannot run inside a transaction block");
+            return Err(Error::new(ErrorCode::ActiveTransaction, message));
+        }
+        Ok(())
+    }
+
+    fn discard_all(&mut self) -> Result<()> {
+        self.refuse_block("DISCARD ALL")?;
+        self.prepared.clear();
+        self.small_prepared = SmallPrepared::default();
+        self.portals.clear();
+        self.settings.reset_all()?;
+        self.keep = None;
+        self.listen_to_nothing();
+        Ok(())
     }
 
     /// Gathers statistics of tables, on the query pool.

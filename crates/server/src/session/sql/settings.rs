@@ -1,4 +1,4 @@
-//! Settings of a session: what clients SET, SHOW and are told of.
+//! The settings of a session: SET and SHOW, and the parameters that are reported to clients.
 
 mod commands;
 mod duration;

@@ -1,9 +1,8 @@
-//! Statements that a shard answers by itself: what the client sent goes there, and what the shard answers comes back,
-//! as bytes.
+//! Statements that one shard answers: the client's bytes are forwarded to it, and its answer is forwarded back.
 //!
-//! Called by `run`. A statement that is a transaction of its own borrows a connection for as long as it runs. In a transaction
-//! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
-//! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
+//! Called by `run`. A statement that is a transaction of its own borrows a connection while it runs. In a longer
+//! transaction the connection to the first shard stays with the session until the end; BEGIN and COMMIT are sent on it.
+//! Statements that need more than one shard are merged by `gather` if that is enough, and otherwise read by the engine.
 
 mod ahead;
 mod at_once;
@@ -46,6 +45,7 @@ pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
 use super::portal::{Portal, Progress, Source, Tag};
+use super::read_only::words_of_sharded;
 use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
@@ -262,9 +262,7 @@ impl SqlSession {
 
     /// Whether what is read now may come from replicas: a transaction that may write reads where it writes.
     fn may_read_replicas(&self) -> bool {
-        let read_only =
-            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
-        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || read_only)
+        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || self.is_read_only())
     }
 
     async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
@@ -456,7 +454,6 @@ impl SqlSession {
         }
         let decision = decision?;
         let is_write = plan.route.is_write();
-        let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
         let forward = match &decision {
             Decision::Forward(forward) if is_one_shard(&decision) => {
                 Some(forward).filter(|forward| !self.is_read_elsewhere(plan, forward.statements[0].server))
@@ -487,14 +484,7 @@ impl SqlSession {
             return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
         };
         if is_write {
-            let others = forward.statements.iter().any(|sent| !is_known(sent.server));
-            let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
-            if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
-                return Err(Error::unsupported(
-                    "writing to several shards at isolation level REPEATABLE READ is not supported here",
-                )
-                .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
-            }
+            self.check_one_snapshot(forward)?;
         }
         let has_rows = plan.route.has_rows();
         let several = Several {
@@ -509,9 +499,36 @@ impl SqlSession {
         };
         if !is_one_shard(&decision) {
             *kind = RouteKind::Shards;
-            self.check_remote_write(remotes::verb_of(plan))?;
+            self.check_remote_write(words_of_sharded(plan))?;
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
+        self.run_one(portal, plan, &several, sink).await
+    }
+
+    /// 0A000 where a REPEATABLE READ transaction would write to several shards of which it has no common snapshot.
+    fn check_one_snapshot(&mut self, forward: &Forward<'_>) -> Result<()> {
+        let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
+        let others = forward.statements.iter().any(|sent| !is_known(sent.server));
+        let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
+        if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
+            return Err(Error::unsupported(
+                "writing to several shards at isolation level REPEATABLE READ is not supported here",
+            )
+            .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
+        }
+        Ok(())
+    }
+
+    /// Runs a statement that one shard answers: on a connection of the pool, or on the transaction's own.
+    async fn run_one<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Several { forward, rows_max, describe, .. } = *several;
+        let is_write = plan.route.is_write();
         let sent = &forward.statements[0];
         let (own, types) = several.own(sent);
         let expected = several.expected_of(sent, &types);

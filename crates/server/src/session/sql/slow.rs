@@ -1,4 +1,4 @@
-//! Statements that take long, told of in the log: with the way that they went where they are about shards.
+//! The log of slow statements, with the route of those about shards.
 
 use std::time::Instant;
 

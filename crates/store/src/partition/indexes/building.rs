@@ -260,11 +260,7 @@ impl Partition {
                 claims.push(Claim::new(taken, taken.fingerprint(values), self.id, number));
             }
         }
-        let (number, is_own) = match claim(&mut claims)? {
-            Claimed::All => return Ok(()),
-            Claimed::Clash(number) => (number, false),
-            Claimed::Twice(number) => (number, true),
-        };
+        let Claimed::Clash { number, is_own, .. } = claim(&mut claims)? else { return Ok(()) };
         let (row, computed) = &entering[number];
         let row = self.row(*row);
         let values = places.values(computed, |ordinal| row.get(ordinal));

@@ -1,7 +1,7 @@
-//! Rows that have waited for each other: those of a bulk load, kept in partitions of their own until the commit, and others,
-//! inserted one after the other.
+//! Putting buffered rows away: those of a bulk load into partitions of their own until the commit, others by inserting
+//! one after the other.
 //!
-//! Called by `writeset` for COPY, and by `commit` for what was loaded. Rows were checked when they began to wait.
+//! Called by `writeset` for COPY, and by `commit` for what was loaded. Rows were checked when they were buffered.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! The lines of rows that wait.
+//! The input line numbers of buffered rows.
 //!
-//! Called by COPY FROM STDIN for each row, and for the number of the line in which something was wrong. A line follows the one before it
-//! nearly always, so that one run of them says all.
+//! Called by COPY FROM STDIN for each row, and to find the line of an error. Line numbers are nearly always
+//! consecutive, so they are stored as runs.
 
 use ashlar_base::Result;
 

@@ -1,7 +1,7 @@
-//! SET, SHOW and their forms as functions, where the session has a say beside its settings: the modes of its current
-//! transaction are settings too.
+//! SET, SHOW and their function forms, where more than the settings is involved: the modes of the current transaction
+//! are settings too.
 //!
-//! Called where commands of the session are run, and where a statement is planned that may ask for settings.
+//! Called where commands of the session are run, and where a statement that may read settings is planned.
 
 use std::sync::Arc;
 

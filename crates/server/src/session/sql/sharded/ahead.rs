@@ -1,8 +1,9 @@
-//! Statements of a pipeline that go to the shard one behind the other: none waits for the answer to the one before it.
+//! Pipelined statements that are sent to the shard one after the other, without waiting for the answers.
 //!
-//! Called by the door between Bind and Execute, where the client has sent more already: in a transaction block whose shard has a connection,
-//! for statements that this connection knows. What the client sees is what it sees of PostgreSQL: answers in its order, and after an error
-//! nothing of the rest, up to its Sync. Everything else ends the row: it is sent and answered first.
+//! Called by the door between Bind and Execute when the client has already sent more: in a transaction block whose
+//! shard has a connection, for statements that this connection knows. The client sees what PostgreSQL would show:
+//! answers in order and, after an error, nothing more up to its Sync. Any other message ends the pipeline, which is
+//! then sent and answered first.
 
 use std::time::Instant;
 

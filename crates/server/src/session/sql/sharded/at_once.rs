@@ -1,8 +1,8 @@
-//! The way of most statements about shards: one shard carries it out, and a connection to it is there.
+//! The fast path of most statements about shards: one shard runs it, and a connection to that shard is idle.
 //!
-//! Called by `run` before anything else is tried. What it takes from Bind to the command tag is there from the time before: nothing
-//! is allocated, which `tests/allocations.rs` of this crate holds it to. It refuses nothing: what is not plain goes the way of all others, and
-//! so does a change that its connection does not know yet.
+//! Called by `run` before anything else is tried. From Bind to the command tag everything it needs has been allocated
+//! before, as `tests/allocations.rs` of this crate verifies. It refuses nothing: a statement that is not this simple
+//! takes the general path, and so does a change that its connection does not know yet.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,8 +1,9 @@
-//! UPDATE and DELETE of rows that the engine finds: locked on their shards as they were read, then changed there, over the
-//! transaction's connections.
+//! UPDATE and DELETE of rows that the engine finds: locked on their shards as they were read, then changed there, over
+//! the transaction's connections.
 //!
-//! Called by `run`. Shards are asked and told one after the other, as by every statement that writes to several; they commit as one. Until
-//! all rows are locked, and no shard has anything that would change more or less than it is told, none is told to change anything.
+//! Called by `run`. Shards are asked and changed one after the other, as by every statement that writes to several;
+//! they commit as one. No shard is told to change anything until all rows are locked, and every shard is known to
+//! change exactly what it is told to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use ashlar_shard::rules::Shard;
 use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
+use super::super::read_only::words_of;
 use super::SqlSession;
 use super::remotes::stoppable;
 
@@ -39,7 +41,7 @@ impl SqlSession {
         if self.settings.refuses_keyless {
             plan.check_key()?;
         }
-        self.check_remote_write(plan.verb())?;
+        self.check_remote_write(&words_of(&statement.kind))?;
         let mut servers: Vec<&str> = plan.table.routed.rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
         self.check_several(&servers)?;

@@ -1,6 +1,6 @@
-//! What shards say of a statement before it runs, held against each other.
+//! Compares what shards say about a statement before it runs.
 //!
-//! Called by `run_several` for what gives rows back, and by `copy`. Changes nothing.
+//! Called by `run_several` for statements that return rows, and by `copy`. Changes nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! DDL of sharded tables that is the session's: where its settings say where tables are, and where its transaction is.
+//! DDL of sharded tables that depends on the session: on its settings, which say where tables are placed, and on its
+//! transaction.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::ddl::Ddl;

@@ -1,5 +1,5 @@
-//! EXPLAIN of statements about shards: which ones are asked, and what. With ANALYZE, what one shard answers that shard explains by running
-//! it, and its lines follow those of the route.
+//! EXPLAIN of statements about shards: which shards are asked, and what. With ANALYZE, a statement that one shard
+//! answers is explained and run by that shard, and its lines follow those of the route.
 //!
 //! Called by `explain`. Runs nothing that writes.
 

@@ -1,8 +1,9 @@
-//! Answers of several shards that become one without the engine: rows one after the other, sorted, counted off or added.
+//! Merges the answers of several shards without the engine: concatenated, sorted, limited or aggregated.
 //!
-//! All shards are asked at once, each on a connection of its own. What a shard has not been asked for yet waits in its socket, so
-//! that little more than a row of each is held here. None has a row passed on before all of them are known to answer with the same columns. Called by `run_sharded`, for statements that only read, outside of what a
-//! transaction has on its connections; and by `run_several` and `spread`, for the rows of an INSERT.
+//! All shards are asked at once, each on a connection of its own. Rows that are not needed yet stay in the shard's
+//! socket, so little more than one row of each is held here. No row is passed on before all shards are known to answer
+//! with the same columns. Called by `run_sharded`, for statements that only read and do not need a transaction's own
+//! connections; and by `run_several` and `spread`, for the rows returned by an INSERT.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -292,94 +293,64 @@ impl Asked<'_> {
         leases: &mut [Lease],
         merger: &mut Merger,
         hidden: usize,
-        mut held: Reservation,
+        held: Reservation,
         sink: &mut S,
     ) -> Result<Option<Ended>> {
         for at in 0..self.lines.len() {
             self.send(at, leases).await?;
         }
-        let mut sources: Vec<Source> = self.lines.iter().map(|_| Source::default()).collect();
         let mut progress: Vec<Progress> = self.lines.iter().map(|_| Progress::default()).collect();
+        let sources = self.lines.iter().map(|_| Source::default()).collect();
+        let mut merging = Merging { merger, sources, held, charged: 0 };
         let heads = self.heads(leases, &mut progress).await?;
         // Kept until there is an answer: until then the engine can still give it.
         let description = heads.description.map(|message| cut(&message, hidden)).transpose()?;
         let mut description = description.unwrap_or_default();
-        for at in (0..sources.len()).filter(|at| heads.ended[*at].is_some()) {
-            sources[at].is_ended = true;
-            merger.finish(at);
+        for at in (0..heads.ended.len()).filter(|at| heads.ended[*at].is_some()) {
+            merging.end(at);
         }
-        let mut out: Vec<u8> = Vec::new();
-        let (mut waiting, mut rows) = (0, 0);
-        let (mut taken, mut charged) = (0_u64, 0);
+        let mut rows = Outgoing::default();
+        let mut taken = 0_u64;
         loop {
-            while let Some(at) = merger.needs() {
-                let (lease, source) = (&mut leases[self.lines[at]], &mut sources[at]);
+            while let Some(at) = merging.merger.needs() {
+                let lease = &mut leases[self.lines[at]];
                 match lease.next_step(&mut progress[at]).await.map_err(|error| self.placed(error, at))? {
                     // Each has said it by now.
                     Step::Description(_) => {}
                     Step::Row(row) => {
-                        // As it came, and what of it is compared.
-                        let bytes = 2 * row.len();
-                        if bytes > source.charged {
-                            held.grow(bytes - source.charged)?;
-                            source.charged = bytes;
-                        }
-                        match merger.push(at, lease.row(&row)) {
-                            // Such a value is not known here.
-                            Err(error) if rows == 0 && error.code() == ErrorCode::FeatureNotSupported => {
-                                return Ok(None);
-                            }
-                            pushed => pushed?,
-                        }
-                        lease.consume_row(&row);
-                        let bytes = merger.bytes();
-                        if bytes > GROUP_BYTES_MAX {
+                        if !merging.take(at, lease.row(&row), rows.count > 0)? {
                             return Ok(None);
                         }
-                        if bytes > charged {
-                            held.grow(bytes - charged)?;
-                            charged = bytes;
-                        }
+                        lease.consume_row(&row);
                         taken += 1;
                         if taken.is_multiple_of(ROWS_PER_TURN) {
                             tokio::task::yield_now().await;
                         }
                     }
-                    Step::End(_) => {
-                        source.is_ended = true;
-                        merger.finish(at);
-                    }
+                    Step::End(_) => merging.end(at),
                 }
             }
-            let next = match merger.pop() {
-                Err(error) if rows == 0 && error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
+            let next = match merging.merger.pop() {
+                Err(error) if rows.count == 0 && error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
                 next => next?,
             };
             if !description.is_empty() {
                 sink.forward(&std::mem::take(&mut description), 0);
             }
             match next {
-                Some(body) => {
-                    let length = u32::try_from(body.len() + 4).map_err(|_| too_long())?;
-                    out.push(b'D');
-                    out.extend_from_slice(&length.to_be_bytes());
-                    out.extend_from_slice(&body);
-                    (waiting, rows) = (waiting + 1, rows + 1);
-                    if out.len() >= HANDED_BYTES {
-                        sink.forward(&out, std::mem::take(&mut waiting));
-                        out.clear();
-                        out.shrink_to(2 * HANDED_BYTES);
-                        sink.ready().await?;
-                    }
-                    if rows % ROWS_PER_TURN == 0 {
-                        tokio::task::yield_now().await;
-                    }
-                }
-                None if merger.is_done() => break,
+                Some(body) => rows.push(&body, sink).await?,
+                None if merging.merger.is_done() => break,
                 None => {}
             }
         }
-        // What is left is no more than LIMIT lets each shard send: the connection is of use again afterwards.
+        self.read_rest(leases, &mut merging.sources, &mut progress).await?;
+        sink.forward(&rows.messages, rows.waiting);
+        sink.ready().await?;
+        Ok(Some(Ended::Complete(CommandTag::counted("SELECT", rows.count))))
+    }
+
+    /// Reads what is left of the answers. It is no more than LIMIT lets each shard send: the connection is of use again afterwards.
+    async fn read_rest(&self, leases: &mut [Lease], sources: &mut [Source], progress: &mut [Progress]) -> Result<()> {
         for (at, source) in sources.iter_mut().enumerate() {
             let lease = &mut leases[self.lines[at]];
             while !source.is_ended {
@@ -390,9 +361,7 @@ impl Asked<'_> {
                 }
             }
         }
-        sink.forward(&out, waiting);
-        sink.ready().await?;
-        Ok(Some(Ended::Complete(CommandTag::counted("SELECT", rows))))
+        Ok(())
     }
 }
 
@@ -410,6 +379,79 @@ struct Source {
     /// Bytes that its rows may take.
     charged: usize,
     is_ended: bool,
+}
+
+/// Rows of shards on their way to the merger, with the memory for what it keeps of them.
+struct Merging<'m> {
+    merger: &'m mut Merger,
+    /// By statement.
+    sources: Vec<Source>,
+    held: Reservation,
+    /// Bytes of groups that `held` pays for.
+    charged: usize,
+}
+
+impl Merging<'_> {
+    /// Takes a row of a statement. `false`: it would take more than is done here. `is_begun`: the client has been sent rows.
+    fn take(&mut self, at: usize, row: &[u8], is_begun: bool) -> Result<bool> {
+        let source = &mut self.sources[at];
+        // As it came, and what of it is compared.
+        let bytes = 2 * row.len();
+        if bytes > source.charged {
+            self.held.grow(bytes - source.charged)?;
+            source.charged = bytes;
+        }
+        match self.merger.push(at, row) {
+            // Such a value is not known here.
+            Err(error) if !is_begun && error.code() == ErrorCode::FeatureNotSupported => return Ok(false),
+            pushed => pushed?,
+        }
+        let bytes = self.merger.bytes();
+        if bytes > GROUP_BYTES_MAX {
+            return Ok(false);
+        }
+        if bytes > self.charged {
+            self.held.grow(bytes - self.charged)?;
+            self.charged = bytes;
+        }
+        Ok(true)
+    }
+
+    /// A statement has no more rows.
+    fn end(&mut self, at: usize) {
+        self.sources[at].is_ended = true;
+        self.merger.finish(at);
+    }
+}
+
+/// Rows on their way to the client: handed on some at a time.
+#[derive(Default)]
+struct Outgoing {
+    messages: Vec<u8>,
+    /// Rows in `messages`.
+    waiting: u64,
+    /// All rows, those that were handed on among them.
+    count: u64,
+}
+
+impl Outgoing {
+    async fn push<S: RowSink>(&mut self, body: &[u8], sink: &mut S) -> Result<()> {
+        let length = u32::try_from(body.len() + 4).map_err(|_| too_long())?;
+        self.messages.push(b'D');
+        self.messages.extend_from_slice(&length.to_be_bytes());
+        self.messages.extend_from_slice(body);
+        (self.waiting, self.count) = (self.waiting + 1, self.count + 1);
+        if self.messages.len() >= HANDED_BYTES {
+            sink.forward(&self.messages, std::mem::take(&mut self.waiting));
+            self.messages.clear();
+            self.messages.shrink_to(2 * HANDED_BYTES);
+            sink.ready().await?;
+        }
+        if self.count.is_multiple_of(ROWS_PER_TURN) {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
 }
 
 /// An error whose place is one in the client's text, where the shard has been sent that.

@@ -1,7 +1,8 @@
-//! `sharded_server`: the server that a session names for its statements, which go there as they are written.
+//! `sharded_server`: a server that a session names for its statements, which are sent there as they are written.
 //!
-//! Called by settings, which refuse what is no such server, and by whoever is about to use a plan. Plans are made by `plans`, and run as those of
-//! routed statements are: on the transaction's connection to the server, so that all rules of transactions hold.
+//! Called by settings, which refuse names of no such server, and before a plan is used. Plans are made by `plans`, and
+//! run like those of routed statements: on the transaction's connection to the server, so that all rules of
+//! transactions hold.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::statement::{Kind, SessionCommand};

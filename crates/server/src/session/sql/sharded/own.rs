@@ -1,10 +1,10 @@
-//! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
-//! see that, one after the other.
+//! Scans that the engine requests from shards the transaction has written to: run one after the other on the
+//! transaction's own connections, because only those see the changes.
 //!
-//! Called by `query`, `spread` and `change` before the first row is sent; also where nothing is read so, and what is seen of other shards is
-//! fixed meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
-//! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
-//! savepoint is still there to go back to.
+//! Called by `query`, `spread` and `change` before the first row is sent; also when there is no such scan but snapshots
+//! of other shards are to be fixed meanwhile. Rows go to the query pool as they arrive, over a bounded channel; there
+//! they are charged to the query and kept. A scan that nobody wants any more is cancelled on its shard and read to its
+//! end, so that savepoints remain usable.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The connections that a transaction has to shards: made when it first touches one, ended together.
+//! A transaction's connections to shards: opened when it first touches a shard, ended together.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::two_phase::{self, Committed};
 
-use super::super::run::only_reads;
+use super::super::read_only::{only_reads, words_of_sharded};
 use super::super::{Notice, RowSink, SqlSession};
 use super::Forwarding;
 use crate::session::CancelToken;
@@ -27,11 +27,6 @@ pub(in crate::session::sql) struct Remote {
     pub(super) since: Instant,
 }
 
-/// What a statement that writes to shards begins with.
-pub(super) fn verb_of(plan: &ShardedPlan) -> &'static str {
-    plan.route.verb().unwrap_or("SELECT FOR UPDATE")
-}
-
 impl SqlSession {
     /// What may keep a statement, whose first words are given, from writing to a shard.
     pub(super) fn check_remote_write(&self, what: &str) -> Result<()> {
@@ -43,7 +38,10 @@ impl SqlSession {
 
     /// The same for a statement whose shard says itself what a transaction that only reads may not do, where it was named for it.
     pub(super) fn check_write_of(&self, plan: &ShardedPlan) -> Result<()> {
-        if plan.route.named().is_some() { self.check_unmixed() } else { self.check_remote_write(verb_of(plan)) }
+        if plan.route.named().is_some() {
+            return self.check_unmixed();
+        }
+        self.check_remote_write(words_of_sharded(plan))
     }
 
     fn check_unmixed(&self) -> Result<()> {

@@ -1,12 +1,14 @@
-//! REPEATABLE READ over several shards: one moment for all statements of the transaction, on all servers with sharded tables.
+//! REPEATABLE READ over several shards: one moment for all statements of the transaction, on all servers with sharded
+//! tables.
 //!
 //! ```text
 //! first statement ──▶ snapshots of all shards, taken together ──▶ connections of the transaction, and of what the engine reads, see these
 //! ```
 //!
-//! Taken where the first statement about shards is about several of them, or where the session wants snapshots anyway: a transaction whose
-//! first one is about one shard has nothing but that one's snapshot. What it could have of this server is of another moment in any case:
-//! it has either the ones or the other. Called by `start`, `query` and `run_routed`.
+//! Taken if the first statement about shards needs several of them, or if the session asks for snapshots anyway. A
+//! transaction whose first such statement needs one shard only has that shard's own snapshot. Tables of this server are
+//! never part of that moment, so a transaction reads either those or sharded tables. Called by `start`, `query` and
+//! `run_routed`.
 
 use std::sync::Arc;
 
@@ -74,7 +76,7 @@ impl SqlSession {
         }
         let query = match &statement.kind {
             Kind::Key(_) => return Err(apart()),
-            Kind::Ddl(Ddl::CreateAs { select, .. }) => Some(select.as_ref()),
+            Kind::Ddl(Ddl::CreateAs(table)) => Some(table.select.as_ref()),
             _ => select_of(statement),
         };
         if query.is_some_and(|query| Homes::of(query).memory) { Err(apart()) } else { Ok(()) }

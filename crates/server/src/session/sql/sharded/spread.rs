@@ -1,8 +1,8 @@
-//! INSERT of rows that the engine computes: each shard is sent its own, over the transaction's connection to it.
+//! INSERT of rows that the engine computes: each shard is sent its own rows, over the transaction's connection to it.
 //!
-//! Called by `run`. All rows are there before the first is sent, so that whatever their query reads is as it was before the statement,
-//! and one that fails has asked no shard to change anything. Shards are written to one after the other, as by every statement
-//! that writes to several; they commit as one.
+//! Called by `run`. All rows are computed before the first is sent, so their query reads the data as of before the
+//! statement, and a statement that fails has asked no shard to change anything. Shards are written to one after the
+//! other, as by every statement that writes to several; they commit as one.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use ashlar_shard::pool::Lease;
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Placement;
 
+use super::super::read_only::words_of;
 use super::gather::{Keeping, Kept};
 use super::remotes::stoppable;
 use super::{Executed, Portal, RowSink, SqlSession, ended_as};
@@ -34,7 +35,7 @@ impl SqlSession {
     ) -> Result<Executed> {
         let Kind::Spread(plan) = &statement.kind else { return Err(not_spread()) };
         self.route = Some(RouteKind::Engine);
-        self.check_remote_write("INSERT")?;
+        self.check_remote_write(&words_of(&statement.kind))?;
         let rule = &plan.table.routed.rule;
         let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();

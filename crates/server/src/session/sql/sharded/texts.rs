@@ -1,6 +1,6 @@
-//! Answers of one column that the session reads itself: kept as texts, and charged.
+//! Single-column answers that the session reads itself: kept as text, and charged.
 //!
-//! Called by `explain` and `change`. Nothing of them goes to the client as it came.
+//! Called by `explain` and `change`. Nothing of them is forwarded to the client.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client::{HEADER_BYTES, header};

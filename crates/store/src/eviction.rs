@@ -1,11 +1,12 @@
-//! Room where there is little: rows of tables that allow it give way to others.
+//! Eviction: rows of tables that allow it are removed when memory runs short.
 //!
-//! A table has little room when one part in sixteen of its `memory_max`, or of the server's bound, is left (more where it
-//! has few partitions). Then a write to a table that evicts first lets some rows of one partition go, and gives their
-//! memory back; the compactor does so until there is room again. One thread at a time does that for a table, and gives
-//! others their turn after each partition. What a write takes at once is less than that, so that writes are refused only
-//! where nothing more can go: where snapshots hold what has gone, and where a bound was set far below what there is, until
-//! so much has gone. No write waits for all of that: it lets a bounded piece go.
+//! A table is short of memory when less than one sixteenth of its `memory_max`, or of the server's bound, is left (more
+//! for a table with few partitions). A write to a table that evicts then first removes some rows of one partition and
+//! frees their memory; the compactor goes on until there is room again. Only one thread at a time does this for a
+//! table, and it passes its turn on after each partition. A single write takes less than that margin, so writes are
+//! refused only when nothing more can be removed: when open snapshots still hold what has been evicted, or when a limit
+//! was set far below what is there, until enough has been removed. No write waits for all of that; it removes a bounded
+//! piece.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,9 @@
-//! Connections of the pool of queries that keep snapshots, and those that read them while other statements run, as behind a cursor: half of
-//! what there may be at most, so that whoever else reads finds others there.
+//! The share of the query pool's connections that may hold snapshots, or read them while other statements run, as
+//! behind a cursor: half of the pool's limit, so that other queries always find connections.
 //!
-//! Called by `snapshot` before any is borrowed. They are counted by the server that is asked for, whichever member of its group has it. What is
-//! to stay while other statements run is not waited for: who keeps one snapshot and waits for another may wait for somebody who does the same.
+//! Called by `snapshot` before it borrows any. They are counted per requested server, whichever member of its group is
+//! used. A request that will outlive its statement never waits: a holder of one snapshot that waits for another could
+//! wait for somebody who does the same.
 
 use std::time::Duration;
 

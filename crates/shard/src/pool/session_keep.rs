@@ -1,9 +1,9 @@
-//! The connections that one session keeps, from its first statement on a server to its end: what PostgreSQL has for a session
-//! there is then its client's own.
+//! Connections that a session keeps from its first statement on a server until the session ends, so that PostgreSQL's
+//! session state there belongs to its client.
 //!
-//! Called by the fleet for sessions that want that. What comes back from a statement waits here for the next one; what is lost is
-//! told of, once; and when the session goes its connections are made as new, and given to their pool. Never lends two
-//! connections to one server: who asks while the one is under way waits for it.
+//! Called by the fleet for sessions that ask for it. A connection that comes back from a statement waits here for the
+//! next one; a lost one is reported once; and when the session ends, its connections are reset and returned to their
+//! pool. Never lends two connections to one server: a request waits while the connection is in use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
