@@ -14,8 +14,8 @@ use pg_query::protobuf::{
 };
 
 use super::{
-    Done, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name, sequence,
-    unique,
+    Done, check, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name,
+    sequence, unique,
 };
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
@@ -138,7 +138,7 @@ pub(super) async fn alter(
     let mut schema = TableSchema::clone(&region.schema());
     let mut done = Done::tag("ALTER TABLE");
     let mut restarts = Vec::new();
-    let (mut added, mut dropped) = (Vec::new(), Vec::new());
+    let (mut added, mut dropped, mut checks) = (Vec::new(), Vec::new(), Vec::new());
     let mut named: Vec<(String, NamedSequence)> = Vec::new();
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
@@ -157,7 +157,9 @@ pub(super) async fn alter(
                     return Err(Error::new(ErrorCode::DuplicateColumn, message));
                 }
                 let has_rows = transaction.writes.may_hold_rows(&region);
-                add_column(engine, &state, has_rows, &mut schema, column)?;
+                for constraint in add_column(engine, &state, has_rows, &mut schema, column)? {
+                    checks.push(check::added(engine, &state, &region, &mut schema, &constraint)?);
+                }
             }
             AlterTableType::AtDropColumn => match schema.column(&command.name) {
                 Some(ordinal) => drop_column(&mut schema, ordinal)?,
@@ -222,8 +224,15 @@ pub(super) async fn alter(
                 let constraint = command.def.as_ref().and_then(|def| def.node.as_ref());
                 let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
                 match constraint_kind(constraint.contype) {
-                    ConstrType::ConstrUnique => added.push(unique::stated(constraint, None)?),
+                    ConstrType::ConstrCheck => {
+                        checks.push(check::added(engine, &state, &region, &mut schema, constraint)?);
+                    }
+                    ConstrType::ConstrUnique => {
+                        check::refuse_name(&schema, &constraint.conname)?;
+                        added.push(unique::stated(constraint, None)?);
+                    }
                     ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
+                        check::refuse_name(&schema, &constraint.conname)?;
                         Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
                         return Ok(done);
                     }
@@ -233,6 +242,9 @@ pub(super) async fn alter(
             }
             AlterTableType::AtDropConstraint => match unique::find(&region, transaction, &command.name) {
                 Some(index) => dropped.push(index),
+                None if schema.checks.iter().any(|check| check.name == command.name) => {
+                    schema.checks.retain(|check| check.name != command.name);
+                }
                 None if !schema.hidden_key && schema.key_name == command.name => {
                     return Err(Error::unsupported("dropping the primary key of a table is not supported"));
                 }
@@ -255,6 +267,10 @@ pub(super) async fn alter(
         return Err(beside_others());
     }
     apply(engine, transaction, &name, &region, schema, in_block)?;
+    // Outside of a block the store has done that.
+    for check in checks.iter().filter(|_| in_block) {
+        Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+    }
     for (name, sequence) in named {
         engine.catalog().put_sequence(transaction.draft(engine.catalog()), &name, Some(sequence));
     }
@@ -343,13 +359,14 @@ fn no_column(schema: &TableSchema, name: &str) -> Error {
     Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
 }
 
+/// Adds a column: the CHECK constraints that stand with it, which are still to be added.
 fn add_column(
     engine: &Engine,
     catalog: &Arc<CatalogState>,
     has_rows: bool,
     schema: &mut TableSchema,
     column: &pg_query::protobuf::ColumnDef,
-) -> Result<()> {
+) -> Result<Vec<Constraint>> {
     let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
     // Ids are never used twice: segments may still hold a dropped column's values. Each version of a shape has ids of
     // its own.
@@ -391,14 +408,15 @@ fn add_column(
         schema.key = vec![last];
         schema.partition_by = vec![last];
     }
-    Ok(())
+    Ok(constraints.checks)
 }
 
 fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
     if schema.key.contains(&ordinal) || schema.partition_by.contains(&ordinal) {
         return Err(Error::unsupported("dropping a column of the primary key is not supported"));
     }
-    schema.columns.remove(ordinal);
+    let removed = schema.columns.remove(ordinal);
+    schema.checks.retain(|known| !check::is_about(known, removed.id));
     for place in schema.key.iter_mut().chain(schema.partition_by.iter_mut()) {
         if *place > ordinal {
             *place -= 1;
@@ -425,6 +443,7 @@ pub(super) fn rename(
         ));
     };
     let mut schema = TableSchema::clone(&region.schema());
+    let check_at = schema.checks.iter().position(|check| check.name == statement.subname);
     match ObjectType::try_from(statement.rename_type) {
         Ok(ObjectType::ObjectColumn) => {
             let ordinal = schema.column(&statement.subname).ok_or_else(|| {
@@ -444,6 +463,9 @@ pub(super) fn rename(
             }
             schema.name.clone_from(&statement.newname);
         }
+        Ok(ObjectType::ObjectTabconstraint) if check_at.is_some() => {
+            check::rename(&region, &mut schema, check_at.unwrap_or_default(), &statement.newname)?;
+        }
         Ok(ObjectType::ObjectTabconstraint) => {
             if schema.hidden_key || schema.key_name != statement.subname {
                 return Err(Error::new(
@@ -454,6 +476,7 @@ pub(super) fn rename(
             if state.is_relation(&statement.newname) {
                 return Err(exists(&statement.newname));
             }
+            check::refuse_name(&schema, &statement.newname)?;
             schema.key_name.clone_from(&statement.newname);
         }
         _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
