@@ -1,10 +1,12 @@
 //! CHECK constraints, as a PostgreSQL 15 names, keeps and words them.
 
 use ashlar_base::ErrorCode;
+use ashlar_store::Way;
 
 use crate::engine::Engine;
 use crate::index_rows::IndexExpressions;
-use crate::testing::{alone, engine_with, run, transaction};
+use crate::statement::Kind;
+use crate::testing::{alone, engine_with, plan, run, transaction};
 
 fn code(engine: &Engine, sql: &str) -> ErrorCode {
     alone(engine, sql).err().unwrap_or_else(|| panic!("{sql} did not fail")).code()
@@ -66,6 +68,14 @@ fn every_way_to_write_is_asked() {
         "UPDATE t SET w = 10 WHERE id = 2",
     ] {
         assert_eq!(code(&engine, sql), ErrorCode::CheckViolation, "{sql}");
+    }
+    for sql in
+        ["UPDATE t SET v = 0 WHERE id = 1", "UPDATE t SET v = v - 1 WHERE id = 1", "UPDATE t SET w = 10 WHERE id = 2"]
+    {
+        // Straight to the partition.
+        let Kind::Key(plan) = plan(&engine, sql).kind else { panic!("{sql}") };
+        let refused = plan.run(&mut Way::default(), &[], &mut |_| {}).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::CheckViolation, "{sql}");
     }
     for sql in ["UPDATE t SET w = 0", "UPDATE t SET v = NULL WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 2"] {
         alone(&engine, sql).unwrap();
