@@ -46,6 +46,47 @@ fn constraints_without_a_name_get_one_of_their_columns() {
 }
 
 #[test]
+fn texts_are_those_of_postgresql() {
+    let engine = engine_with(&[
+        "CREATE TABLE t (a integer, b text, c varchar(5), d date, n numeric(5,2), f float8, arr integer[])",
+    ]);
+    for (stated, printed) in [
+        ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
+        ("b LIKE 'a%'", "(b ~~ 'a%'::text)"),
+        ("d > '2000-01-01'", "(d > '2000-01-01'::date)"),
+        ("n > 0", "(n > (0)::numeric)"),
+        ("n >= 1.5", "(n >= 1.5)"),
+        ("f < 1", "(f < (1)::double precision)"),
+        ("length(c) > 0", "(length((c)::text) > 0)"),
+        ("a = ANY (ARRAY[1, 2, 3])", "(a = ANY (ARRAY[1, 2, 3]))"),
+        ("b IS NOT NULL OR a > 1", "((b IS NOT NULL) OR (a > 1))"),
+        ("NOT (a = 3)", "(NOT (a = 3))"),
+        (
+            "c::text = ANY (ARRAY['x'::character varying, 'y'::character varying]::text[])",
+            "((c)::text = ANY (ARRAY[('x'::character varying)::text, ('y'::character varying)::text]))",
+        ),
+        ("a % 2 = 0", "((a % 2) = 0)"),
+        ("a > -1", "(a > '-1'::integer)"),
+        ("array_length(arr, 1) < 3", "(array_length(arr, 1) < 3)"),
+        ("a IS DISTINCT FROM 3", "(a IS DISTINCT FROM 3)"),
+        ("a NOT BETWEEN 1 AND 2", "((a < 1) OR (a > 2))"),
+        ("a NOT IN (1, 2)", "(a <> ALL (ARRAY[1, 2]))"),
+        ("a > 1 AND a < 5 OR a IS NULL", "(((a > 1) AND (a < 5)) OR (a IS NULL))"),
+    ] {
+        alone(&engine, &format!("ALTER TABLE t ADD CONSTRAINT x CHECK ({stated})")).unwrap();
+        assert_eq!(checks(&engine), [format!("x: {printed}")], "{stated}");
+        // What is printed means the same.
+        alone(&engine, &format!("ALTER TABLE t DROP CONSTRAINT x, ADD CONSTRAINT x CHECK ({printed})")).unwrap();
+        assert_eq!(checks(&engine), [format!("x: {printed}")], "{stated}");
+        alone(&engine, "ALTER TABLE t DROP CONSTRAINT x").unwrap();
+    }
+    alone(&engine, "ALTER TABLE t ADD CONSTRAINT x CHECK (CASE WHEN a > 1 THEN \"a\" < 9 ELSE t.a < 5 END)").unwrap();
+    alone(&engine, "ALTER TABLE t RENAME COLUMN a TO \"New\"").unwrap();
+    let [text] = &checks(&engine)[..] else { panic!("one constraint") };
+    assert_eq!(text.matches("\"New\"").count(), 3, "{text}");
+}
+
+#[test]
 fn every_way_to_write_is_asked() {
     let engine = engine_with(&[
         "CREATE TABLE t (id integer PRIMARY KEY, v integer CHECK (v > 0), w integer, CHECK (w = 0 OR 10 / w > 1))",
