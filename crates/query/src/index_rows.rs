@@ -21,7 +21,7 @@ use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Volatility};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::catalog::CatalogState;
@@ -233,16 +233,35 @@ fn computed(planner: &Planner<'_>, schema: &TableSchema, text: &str, part: Part)
             let name = scan.projected_schema.field(0).name();
             schema.column(name).map(Planned::Column).ok_or_else(|| too_hard(part))
         }
-        LogicalPlan::Projection(projection) if matches!(*projection.input, LogicalPlan::TableScan(_)) => {
-            let expr = projection.expr.first().cloned().ok_or_else(|| too_hard(part))?;
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.first().cloned().ok_or_else(|| too_hard(part))?;
+            let mut input = projection.input.as_ref();
+            // What stands in a condition more than once is computed beneath. Of an index nobody would find that again.
+            while let (LogicalPlan::Projection(beneath), Part::Check) = (input, part) {
+                expr = inlined(expr.unalias(), beneath)?;
+                input = beneath.input.as_ref();
+            }
+            if !matches!(input, LogicalPlan::TableScan(_)) {
+                return Err(too_hard(part));
+            }
             if let Expr::Column(column) = expr.clone().unalias() {
                 return schema.column(&column.name).map(Planned::Column).ok_or_else(|| too_hard(part));
             }
-            check(&expr, projection.input.schema(), part)?;
+            check(&expr, input.schema(), part)?;
             Ok(Planned::Expression(named_by_ids(expr, schema)?, sql_type))
         }
         _ => Err(too_hard(part)),
     }
+}
+
+/// An expression over what a projection gives, as one over what that reads.
+fn inlined(expr: Expr, projection: &Projection) -> Result<Expr> {
+    let inlined = rewrite_parts(expr, |part| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        let place = projection.schema.index_of_column(column)?;
+        Ok(Transformed::yes(projection.expr[place].clone().unalias()))
+    });
+    inlined.map(|inlined| inlined.data).map_err(from_datafusion)
 }
 
 /// The conditions that a predicate consists of, all of which hold where it does.

@@ -181,9 +181,15 @@ fn columns(schema: &TableSchema, condition: &Node) -> Result<Vec<ColumnId>> {
     references.sort_by_key(|reference| reference.location);
     let mut found = Vec::new();
     for reference in references {
-        let name = reference.fields.iter().filter_map(string_of).next_back();
-        // What is no column the planner refuses.
-        let Some(ordinal) = name.and_then(|name| schema.column(name)) else { continue };
+        let name = reference.fields.iter().filter_map(string_of).next_back().unwrap_or_default();
+        let Some(ordinal) = schema.column(name) else {
+            if name == schema.name {
+                return Err(Error::unsupported("a CHECK constraint of the row as a whole is not supported")
+                    .with_hint("Name its columns."));
+            }
+            // What is no column the planner refuses.
+            continue;
+        };
         let id = schema.columns[ordinal].id;
         if !found.contains(&id) {
             found.push(id);
