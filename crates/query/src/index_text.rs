@@ -282,8 +282,8 @@ impl Printer<'_> {
         let mut text = format!("{SELECT}{}", expression_text(node)?);
         // From the last one on: what stands before a place stays where it is.
         let mut columns = self.places(&text)?;
-        columns.sort_unstable_by(|one, other| other.cmp(one));
-        for (start, end, id) in columns {
+        columns.sort_unstable();
+        for (start, end, id) in columns.into_iter().rev() {
             text.replace_range(start..end, &format!("{START}{id}{END}"));
         }
         let text = text.strip_prefix(SELECT).map_or_else(String::new, str::to_owned);
