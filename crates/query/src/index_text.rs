@@ -51,6 +51,8 @@ struct Printer<'s> {
 
 const TEXT: SqlType = SqlType::Scalar(ScalarType::Text);
 const BOOL: SqlType = SqlType::Scalar(ScalarType::Bool);
+/// Whatever its digits: they are not shown.
+const NUMERIC: SqlType = SqlType::Scalar(ScalarType::Numeric { precision: 38, scale: 10 });
 const SELECT: &str = "SELECT ";
 
 impl Text {
@@ -138,7 +140,11 @@ impl Printer<'_> {
             NodeEnum::AConst(constant) => self.literal(constant, node),
             NodeEnum::TypeCast(cast) => {
                 let (Some(arg), Some(name)) = (&cast.arg, &cast.type_name) else { return self.as_written(node) };
-                let Ok(sql_type) = sql_types::resolve(name) else { return self.as_written(node) };
+                let sql_type = match sql_types::resolve(name) {
+                    Ok(sql_type) => sql_type,
+                    Err(_) if sql_types::is_open_numeric(name) => NUMERIC,
+                    Err(_) => return self.as_written(node),
+                };
                 if let (Some(NodeEnum::AArrayExpr(array)), SqlType::Array(element)) = (&arg.node, sql_type) {
                     // As PostgreSQL reads it: each element is cast.
                     return self.array(&array.elements, Some(SqlType::Scalar(element)));
@@ -328,7 +334,7 @@ impl Printer<'_> {
             Some(a_const::Val::Ival(value)) => simple(value.ival.to_string(), ScalarType::Int4),
             Some(a_const::Val::Fval(value)) => match value.fval.parse::<i64>() {
                 Ok(number) => simple(format!("'{number}'::bigint"), ScalarType::Int8),
-                Err(_) => simple(value.fval.clone(), ScalarType::Numeric { precision: 38, scale: 10 }),
+                Err(_) => simple(value.fval.clone(), NUMERIC.scalar()),
             },
             Some(a_const::Val::Boolval(value)) => simple(value.boolval.to_string(), ScalarType::Bool),
             Some(a_const::Val::Sval(value)) => {

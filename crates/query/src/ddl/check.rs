@@ -26,6 +26,8 @@ use crate::sql_types::string_of;
 use crate::statement::{expression_text, selecting};
 use crate::transaction::Transaction;
 
+mod numbers;
+
 /// What the names of constraints without one end with.
 const LABEL: &str = "check";
 
@@ -70,7 +72,7 @@ pub(super) fn added(
         return Err(exists(&schema.name, &constraint.conname));
     }
     let check = define(engine, catalog, schema, constraint)?;
-    let added = Added { name: check.name.clone(), condition: expression_text(condition_of(constraint)?)? };
+    let added = Added { name: check.name.clone(), condition: planned_text(condition_of(constraint)?)? };
     schema.checks.push(check);
     Ok(added)
 }
@@ -130,6 +132,13 @@ fn condition_of(constraint: &Constraint) -> Result<&Node> {
     constraint.raw_expr.as_deref().ok_or_else(|| Error::internal("a CHECK constraint without its condition"))
 }
 
+/// A condition as it is planned.
+fn planned_text(condition: &Node) -> Result<String> {
+    let mut condition = condition.clone();
+    numbers::settle(&mut condition);
+    expression_text(&condition)
+}
+
 fn define(
     engine: &Engine,
     catalog: &Arc<CatalogState>,
@@ -142,7 +151,7 @@ fn define(
     }
     let node = condition_of(constraint)?;
     let columns = columns(schema, node)?;
-    let expr = index_rows::condition(engine, catalog, schema, &expression_text(node)?)?;
+    let expr = index_rows::condition(engine, catalog, schema, &planned_text(node)?)?;
     let name = match constraint.conname.as_str() {
         "" => {
             let is_taken = |name: &str| {
