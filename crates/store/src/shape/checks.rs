@@ -169,3 +169,6 @@ pub(super) fn failing_row<'d>(values: impl Iterator<Item = (SqlType, Datum<'d>)>
     out.push_str(").");
     out
 }
+
+#[cfg(test)]
+mod tests;
