@@ -105,7 +105,7 @@ fn answers(address: SocketAddr) -> BTreeMap<&'static str, String> {
     for (number, command) in COMMANDS.iter().enumerate() {
         script.push_str(&format!("\\echo == {number}\n{command}\n"));
     }
-    script.push_str("\\echo == end\nDROP TABLE meta_flight, meta_pair, meta_bare, \"meta Odd\";\n");
+    script.push_str("\\echo == end\nDROP TABLE meta_flight, meta_pair, meta_bare, meta_checked, \"meta Odd\";\n");
     let output = psql(address, &script);
     let mut parts = output.split("== ").skip(1);
     let mut result = BTreeMap::new();
