@@ -16,6 +16,9 @@ CREATE TABLE meta_pair (a integer, b text, CONSTRAINT meta_pair_id PRIMARY KEY (
 CREATE TABLE meta_bare (x smallint, y double precision, z real, t time, i interval, raw bytea);
 CREATE TABLE meta_indexed (
     id integer PRIMARY KEY, a integer UNIQUE, b text, c integer, CONSTRAINT meta_named UNIQUE NULLS NOT DISTINCT (b, c));
+CREATE TABLE meta_checked (
+    id integer PRIMARY KEY, n numeric(5,2) CHECK (n > 0), kind text CONSTRAINT kinds CHECK (kind IN ('a', 'b')),
+    "Odd" integer, CHECK ("Odd" < n OR id > 7));
 CREATE INDEX ON meta_indexed (lower(b), a DESC);
 CREATE UNIQUE INDEX ON meta_indexed ((a + c)) WHERE c > 5 AND b IS NOT NULL;
 CREATE INDEX meta_hash ON meta_indexed USING hash (b);
@@ -35,6 +38,8 @@ const COMMANDS: &[&str] = &[
     r#"\d "meta Odd""#,
     r"\d meta_flight_pkey",
     r"\d+ meta_pair_id",
+    r"\d meta_checked",
+    r"\d+ meta_checked",
     r"\d meta_indexed",
     r"\d+ meta_indexed",
     r"\d meta_named",
@@ -100,7 +105,7 @@ fn answers(address: SocketAddr) -> BTreeMap<&'static str, String> {
     for (number, command) in COMMANDS.iter().enumerate() {
         script.push_str(&format!("\\echo == {number}\n{command}\n"));
     }
-    script.push_str("\\echo == end\nDROP TABLE meta_flight, meta_pair, meta_bare, \"meta Odd\";\n");
+    script.push_str("\\echo == end\nDROP TABLE meta_flight, meta_pair, meta_bare, meta_checked, \"meta Odd\";\n");
     let output = psql(address, &script);
     let mut parts = output.split("== ").skip(1);
     let mut result = BTreeMap::new();

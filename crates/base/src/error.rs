@@ -88,6 +88,8 @@ pub enum ErrorCode {
     UniqueViolation,
     /// 23502
     NotNullViolation,
+    /// 23514
+    CheckViolation,
     /// 22000
     DataException,
     /// 22001
@@ -246,6 +248,7 @@ impl ErrorCode {
             Self::CardinalityViolation => "21000",
             Self::UniqueViolation => "23505",
             Self::NotNullViolation => "23502",
+            Self::CheckViolation => "23514",
             Self::DataException => "22000",
             Self::StringTooLong => "22001",
             Self::NumericOutOfRange => "22003",
@@ -352,6 +355,7 @@ impl ErrorCode {
             | Self::CardinalityViolation
             | Self::UniqueViolation
             | Self::NotNullViolation
+            | Self::CheckViolation
             | Self::DataException
             | Self::StringTooLong
             | Self::NumericOutOfRange

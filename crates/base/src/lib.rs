@@ -19,7 +19,7 @@ pub mod value;
 pub use error::{Error, ErrorCode, Result};
 pub use ids::{ColumnId, PartitionId, Slot, TableId, Timestamp};
 pub use schema::{
-    ColumnDef, ColumnDefault, Eviction, IndexDef, IndexKind, IndexOrder, IndexRows, LifeOptions, Sequence,
+    CheckDef, ColumnDef, ColumnDefault, Eviction, IndexDef, IndexKind, IndexOrder, IndexRows, LifeOptions, Sequence,
     SequenceKind, TableSchema, Unique,
 };
 pub use types::{ScalarType, SqlType};

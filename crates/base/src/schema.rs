@@ -133,7 +133,7 @@ pub struct IndexOrder {
 }
 
 /// What an index computes of rows: the values of its expressions, and which rows it has at all. Always the same of the
-/// same row.
+/// same row. A CHECK constraint computes its condition so.
 pub trait IndexRows: fmt::Debug + Send + Sync {
     /// The columns that are read.
     fn inputs(&self) -> &[ColumnId];
@@ -169,6 +169,26 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
 
     /// For whoever made it.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// A CHECK constraint of a table: a condition that is false of none of its rows.
+#[derive(Clone, Debug)]
+pub struct CheckDef {
+    /// Unique among tables, indexes and constraints, for as long as the server runs.
+    pub id: TableId,
+    /// As PostgreSQL folds it; unique among the constraints of the table.
+    pub name: String,
+    /// The columns that it names, in its order. What is computed may read fewer.
+    pub columns: Vec<ColumnId>,
+    /// The condition: the one expression of rows that are all in.
+    pub condition: Arc<dyn IndexRows>,
+}
+
+impl PartialEq for CheckDef {
+    /// What it says never changes, its name may.
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name
+    }
 }
 
 impl PartialEq for IndexDef {
@@ -266,6 +286,8 @@ pub struct TableSchema {
     pub hidden_key: bool,
     /// How long rows live, and how much memory they may take.
     pub life: LifeOptions,
+    /// What must not be false of any row, in the order in which it was stated.
+    pub checks: Vec<CheckDef>,
 }
 
 impl TableSchema {

@@ -628,5 +628,6 @@ fn kv_schema(id: TableId) -> TableSchema {
         partition_by: vec![0],
         hidden_key: false,
         life: Default::default(),
+        checks: Vec::new(),
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Part {
     Key,
     /// A UNIQUE constraint, by the number of its index.
     Unique(TableId),
+    /// A CHECK constraint, by its number.
+    Check(TableId),
     /// The NOT NULL of a column.
     NotNull(ColumnId),
 }
@@ -107,6 +109,7 @@ pub(crate) fn has(table: &Table, part: Part) -> bool {
         Part::Table => true,
         Part::Column(id) => schema.columns.iter().any(|column| column.id == id),
         Part::NotNull(id) => schema.columns.iter().any(|column| column.id == id && !column.nullable),
+        Part::Check(id) => schema.checks.iter().any(|check| check.id == id),
         Part::KeyIndex | Part::Key => !schema.hidden_key,
         Part::Index(id) | Part::Unique(id) => region.standing_indexes().iter().any(|index| index.id == id),
     }

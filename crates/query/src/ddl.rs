@@ -23,6 +23,7 @@ use crate::sql_types;
 use crate::transaction::Transaction;
 
 mod alter;
+mod check;
 mod comment;
 mod defaults;
 mod definition;
@@ -221,6 +222,10 @@ fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt
         schema.key_name = key_name(&state, &schema)?;
     }
     let indexes = unique::of_table(engine, &state, &schema, uniques, transaction)?;
+    let is_taken = |name: &str| name == schema.key_name || indexes.iter().any(|index| index.name == name);
+    if let Some(twice) = schema.checks.iter().find(|check| is_taken(&check.name)) {
+        return Err(check::exists(&name, &twice.name));
+    }
     let region = put_region(engine, transaction, &name, schema)?;
     for index in indexes {
         let index = Arc::new(index);

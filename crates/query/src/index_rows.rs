@@ -1,6 +1,7 @@
-//! Indexes on expressions and with predicates: what they compute of a row, and which conditions they answer.
+//! Indexes on expressions and with predicates: what they compute of a row, and which conditions they answer. The conditions of CHECK
+//! constraints are computed likewise.
 //!
-//! Made by `ddl::index`; the store calls `compute` for each row that is written and knows nothing else of it; `probes` asks
+//! Made by `ddl::index` and `ddl::check`; the store calls `compute` for each row that is written and knows nothing else of it; `probes` asks
 //! which parts of a query's conditions an index knows. An expression is planned as a query over its table plans it, so that both
 //! have become the same by the same steps.
 
@@ -18,8 +19,9 @@ use ashlar_functions::{guards, json};
 use ashlar_store::{ColumnReader, build_array};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
+use datafusion::datasource::MemTable;
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Volatility};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::catalog::CatalogState;
@@ -124,20 +126,22 @@ pub(crate) fn named_by_ids(expr: Expr, schema: &TableSchema) -> Result<Expr> {
 pub(crate) enum Part {
     Expression,
     Predicate,
+    Check,
 }
 
 impl Part {
     fn name(self) -> &'static str {
         match self {
-            Self::Expression => "expression",
-            Self::Predicate => "predicate",
+            Self::Expression => "index expression",
+            Self::Predicate => "index predicate",
+            Self::Check => "check constraint",
         }
     }
 }
 
 /// Plans an expression over a table: the optimised plan of a query of it.
-fn plan(engine: &Engine, catalog: &Arc<CatalogState>, query: &str, part: Part) -> Result<SelectPlan> {
-    let plan = SelectPlan::new(&Planner::new(engine, catalog), select::parse(query)?, &[])?;
+fn plan(planner: &Planner<'_>, query: &str, part: Part) -> Result<SelectPlan> {
+    let plan = SelectPlan::new(planner, select::parse(query)?, &[])?;
     let mut refused = None;
     let walked = ashlar_functions::tree::each_node_with_subqueries(plan.logical(), |node| {
         let found = match node {
@@ -150,12 +154,8 @@ fn plan(engine: &Engine, catalog: &Arc<CatalogState>, query: &str, part: Part) -
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_err(from_datafusion)?;
-    let name = match part {
-        Part::Expression => "index expressions",
-        Part::Predicate => "index predicates",
-    };
     if let Some((code, what)) = refused {
-        return Err(Error::new(code, format!("{what} not allowed in {name}")));
+        return Err(Error::new(code, format!("{what} not allowed in {}s", part.name())));
     }
     if !plan.parameter_types.is_empty() {
         return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
@@ -166,14 +166,18 @@ fn plan(engine: &Engine, catalog: &Arc<CatalogState>, query: &str, part: Part) -
     Ok(plan)
 }
 
-/// 42P17
+/// 42P17 as PostgreSQL has it for indexes; 0A000 for a constraint, of which it would not be known whether it still holds.
 fn mutable(part: Part) -> Error {
-    let message = format!("functions in index {} must be marked IMMUTABLE", part.name());
+    if matches!(part, Part::Check) {
+        let message = "a CHECK constraint whose value depends on the time or on settings is not supported";
+        return Error::unsupported(message);
+    }
+    let message = format!("functions in {} must be marked IMMUTABLE", part.name());
     Error::new(ErrorCode::InvalidObjectDefinition, message)
 }
 
 fn too_hard(part: Part) -> Error {
-    Error::unsupported(format!("this index {} is not supported", part.name()))
+    Error::unsupported(format!("this {} is not supported", part.name()))
 }
 
 /// Plans an expression of an index, given as its text.
@@ -186,25 +190,78 @@ pub(crate) fn expression(
     schema: &TableSchema,
     text: &str,
 ) -> Result<Planned> {
+    computed(&Planner::new(engine, catalog), schema, text, Part::Expression)
+}
+
+/// The condition of a CHECK constraint, given as its text, with columns named by their ids. The table need not be in the catalog. Columns
+/// may be NULL to it that must not be now: that may change.
+///
+/// # Errors
+/// As [`expression`], and 42804 for what is no condition.
+pub(crate) fn condition(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    schema: &TableSchema,
+    text: &str,
+) -> Result<Expr> {
+    let nullable = |column| ashlar_store::arrow_types::to_arrow_field(column).with_nullable(true);
+    let fields: Vec<Field> = schema.visible_columns().iter().map(nullable).collect();
+    let rows = MemTable::try_new(Arc::new(Schema::new(fields)), vec![Vec::new()]).map_err(from_datafusion)?;
+    let planner = Planner::with_table(engine, catalog, &schema.name, Arc::new(rows));
+    let (expr, sql_type) = match computed(&planner, schema, text, Part::Check)? {
+        Planned::Column(ordinal) => {
+            let column = &schema.columns[ordinal];
+            (column_by_id(column.id), column.sql_type)
+        }
+        Planned::Expression(expr, sql_type) => (expr, sql_type),
+    };
+    if sql_type != SqlType::Scalar(ScalarType::Bool) {
+        let message = format!("argument of CHECK must be type boolean, not type {sql_type}");
+        return Err(Error::new(ErrorCode::DatatypeMismatch, message));
+    }
+    guards::value(expr).map(|guarded| guarded.data).map_err(from_datafusion)
+}
+
+/// What an expression over a table comes to.
+fn computed(planner: &Planner<'_>, schema: &TableSchema, text: &str, part: Part) -> Result<Planned> {
     let query = format!("SELECT ({text}) AS value FROM {}", quote_ident(&schema.name));
-    let plan = plan(engine, catalog, &query, Part::Expression)?;
+    let plan = plan(planner, &query, part)?;
     let sql_type = plan.columns.first().map(|column| column.sql_type);
     let sql_type = sql_type.ok_or_else(|| Error::internal("a query of an expression has an output"))?;
     match plan.logical() {
         LogicalPlan::TableScan(scan) if scan.filters.is_empty() => {
             let name = scan.projected_schema.field(0).name();
-            schema.column(name).map(Planned::Column).ok_or_else(|| too_hard(Part::Expression))
+            schema.column(name).map(Planned::Column).ok_or_else(|| too_hard(part))
         }
-        LogicalPlan::Projection(projection) if matches!(*projection.input, LogicalPlan::TableScan(_)) => {
-            let expr = projection.expr.first().cloned().ok_or_else(|| too_hard(Part::Expression))?;
-            if let Expr::Column(column) = expr.clone().unalias() {
-                return schema.column(&column.name).map(Planned::Column).ok_or_else(|| too_hard(Part::Expression));
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.first().cloned().ok_or_else(|| too_hard(part))?;
+            let mut input = projection.input.as_ref();
+            // What stands in a condition more than once is computed beneath. Of an index nobody would find that again.
+            while let (LogicalPlan::Projection(beneath), Part::Check) = (input, part) {
+                expr = inlined(expr.unalias(), beneath)?;
+                input = beneath.input.as_ref();
             }
-            check(&expr, projection.input.schema(), Part::Expression)?;
+            if !matches!(input, LogicalPlan::TableScan(_)) {
+                return Err(too_hard(part));
+            }
+            if let Expr::Column(column) = expr.clone().unalias() {
+                return schema.column(&column.name).map(Planned::Column).ok_or_else(|| too_hard(part));
+            }
+            check(&expr, input.schema(), part)?;
             Ok(Planned::Expression(named_by_ids(expr, schema)?, sql_type))
         }
-        _ => Err(too_hard(Part::Expression)),
+        _ => Err(too_hard(part)),
     }
+}
+
+/// An expression over what a projection gives, as one over what that reads.
+fn inlined(expr: Expr, projection: &Projection) -> Result<Expr> {
+    let inlined = rewrite_parts(expr, |part| {
+        let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
+        let place = projection.schema.index_of_column(column)?;
+        Ok(Transformed::yes(projection.expr[place].clone().unalias()))
+    });
+    inlined.map(|inlined| inlined.data).map_err(from_datafusion)
 }
 
 /// The conditions that a predicate consists of, all of which hold where it does.
@@ -218,7 +275,7 @@ pub(crate) fn conjuncts(
     text: &str,
 ) -> Result<Vec<Expr>> {
     let query = format!("SELECT 1 AS one FROM {} WHERE {text}", quote_ident(&schema.name));
-    let plan = plan(engine, catalog, &query, Part::Predicate)?;
+    let plan = plan(&Planner::new(engine, catalog), &query, Part::Predicate)?;
     let mut found: Vec<Expr> = Vec::new();
     let mut input = plan.logical();
     loop {
@@ -267,7 +324,7 @@ fn check(expr: &Expr, schema: &DFSchema, part: Part) -> Result<()> {
         Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)))
     });
     if has_query.map_err(from_datafusion)? {
-        return Err(Error::unsupported(format!("cannot use subquery in index {}", part.name())));
+        return Err(Error::unsupported(format!("cannot use subquery in {}", part.name())));
     }
     let (mut parts, mut is_mutable) = (0, false);
     let walked = each_part(expr, |node| {
@@ -296,7 +353,7 @@ fn check(expr: &Expr, schema: &DFSchema, part: Part) -> Result<()> {
         return Err(mutable(part));
     }
     if parts > PARTS_MAX {
-        return Err(Error::new(ErrorCode::StatementTooComplex, format!("the index {} is too complex", part.name())));
+        return Err(Error::new(ErrorCode::StatementTooComplex, format!("the {} is too complex", part.name())));
     }
     Ok(())
 }
@@ -381,6 +438,11 @@ impl IndexExpressions {
     /// What an index computes, as this module made it.
     pub(crate) fn of(index: &ashlar_base::IndexDef) -> Option<&Self> {
         index.rows.as_ref()?.as_any().downcast_ref()
+    }
+
+    /// The same of a CHECK constraint.
+    pub(crate) fn of_check(check: &ashlar_base::CheckDef) -> Option<&Self> {
+        check.condition.as_any().downcast_ref()
     }
 
     /// The expressions, with columns named by their ids.

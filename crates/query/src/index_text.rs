@@ -1,14 +1,16 @@
-//! Expressions of indexes as PostgreSQL prints them, and the names it makes of them.
+//! Expressions of indexes and conditions of CHECK constraints as PostgreSQL prints them, and the names it makes of them.
 //!
 //! Follows `ruleutils.c`: types that were added to constants and columns are shown, operators stand in parentheses. What
 //! is not known here is shown as it was written. Used for the catalog and for error messages only: nothing is planned from
 //! these texts.
 
-use ashlar_base::{Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{ColumnId, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::route::column_references;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AExprKind, BoolExprType, BoolTestType, FuncCall, NullTestType, a_const};
 
+use crate::grammar;
 use crate::sql_types::{self, string_of};
 use crate::statement::expression_text;
 use crate::system_tables::plain_type;
@@ -48,9 +50,13 @@ struct Printer<'s> {
 }
 
 const TEXT: SqlType = SqlType::Scalar(ScalarType::Text);
+const BOOL: SqlType = SqlType::Scalar(ScalarType::Bool);
+/// Whatever its digits: they are not shown.
+const NUMERIC: SqlType = SqlType::Scalar(ScalarType::Numeric { precision: 38, scale: 10 });
+const SELECT: &str = "SELECT ";
 
 impl Text {
-    /// Of an expression of an index, or of a predicate.
+    /// Of an expression of an index, of a predicate, or of a condition.
     ///
     /// # Errors
     /// 0A000 for a tree that nobody can print.
@@ -134,10 +140,19 @@ impl Printer<'_> {
             NodeEnum::AConst(constant) => self.literal(constant, node),
             NodeEnum::TypeCast(cast) => {
                 let (Some(arg), Some(name)) = (&cast.arg, &cast.type_name) else { return self.as_written(node) };
-                let Ok(sql_type) = sql_types::resolve(name) else { return self.as_written(node) };
+                let sql_type = match sql_types::resolve(name) {
+                    Ok(sql_type) => sql_type,
+                    Err(_) if sql_types::is_open_numeric(name) => NUMERIC,
+                    Err(_) => return self.as_written(node),
+                };
+                if let (Some(NodeEnum::AArrayExpr(array)), SqlType::Array(element)) = (&arg.node, sql_type) {
+                    // As PostgreSQL reads it: each element is cast.
+                    return self.array(&array.elements, Some(SqlType::Scalar(element)));
+                }
                 let printed = self.print(arg)?;
                 Ok(Printed { text: self.cast(&printed, sql_type), sql_type: Some(sql_type), form: Form::Simple })
             }
+            NodeEnum::AArrayExpr(array) => self.array(&array.elements, None),
             NodeEnum::FuncCall(call) => self.call(call, node),
             NodeEnum::CoalesceExpr(expr) => {
                 let args = expr.args.iter().map(|arg| self.print(arg)).collect::<Result<Vec<_>>>()?;
@@ -207,11 +222,46 @@ impl Printer<'_> {
                         let text = format!("{} AND {}", low.text, high.text);
                         Ok(self.operator(text, Some(SqlType::Scalar(ScalarType::Bool))))
                     }
+                    Ok(AExprKind::AexprNotBetween) => {
+                        let Some(NodeEnum::List(bounds)) = &right.node else { return self.as_written(node) };
+                        let [low, high] = &bounds.items[..] else { return self.as_written(node) };
+                        let (low, high) = (self.binary("<", left, low)?, self.binary(">", left, high)?);
+                        Ok(self.operator(format!("{} OR {}", low.text, high.text), Some(BOOL)))
+                    }
+                    Ok(AExprKind::AexprDistinct) => {
+                        Ok(Printed { sql_type: Some(BOOL), ..self.binary("IS DISTINCT FROM", left, right)? })
+                    }
+                    Ok(AExprKind::AexprNotDistinct) => {
+                        let same = self.binary("IS DISTINCT FROM", left, right)?;
+                        Ok(self.operator(format!("NOT {}", same.text), Some(BOOL)))
+                    }
+                    Ok(AExprKind::AexprOpAny) => self.quantified(name, "ANY", left, right),
+                    Ok(AExprKind::AexprOpAll) => self.quantified(name, "ALL", left, right),
                     _ => self.as_written(node),
                 }
             }
             _ => self.as_written(node),
         }
+    }
+
+    /// `ARRAY[1, 2]`, each element as one of a type, or as one of what the first of known type has.
+    fn array(&self, elements: &[pg_query::Node], element: Option<SqlType>) -> Result<Printed> {
+        let items = elements.iter().map(|item| self.print(item)).collect::<Result<Vec<_>>>()?;
+        let of = element.or_else(|| items.iter().find_map(|item| item.sql_type)).unwrap_or(TEXT);
+        let text = |item: &Printed| if element.is_some() { self.cast(item, of) } else { self.constant(item, of) };
+        let texts: Vec<String> = items.iter().map(text).collect();
+        let text = format!("ARRAY[{}]", texts.join(", "));
+        Ok(Printed { text, sql_type: Some(SqlType::Array(of.scalar())), form: Form::Simple })
+    }
+
+    /// `a = ANY (array)`
+    fn quantified(&self, name: &str, word: &str, left: &pg_query::Node, right: &pg_query::Node) -> Result<Printed> {
+        let (left, right) = (self.print(left)?, self.print(right)?);
+        let is_varchar = matches!(left.sql_type, Some(SqlType::Scalar(ScalarType::Varchar { .. })));
+        let left = if is_varchar { self.cast(&left, TEXT) } else { self.within(&left) };
+        let right = self.within(&right);
+        let operator = if name == "!=" { "<>" } else { name };
+        Ok(self.operator(format!("{left} {operator} {word} ({right})"), Some(BOOL)))
     }
 
     /// In parentheses where it stands within another and needs them.
@@ -233,8 +283,44 @@ impl Printer<'_> {
         Printed { text, sql_type, form: Form::Operator }
     }
 
+    /// As it was written, with columns by their ids all the same.
     fn as_written(&self, node: &pg_query::Node) -> Result<Printed> {
-        Ok(Printed { text: expression_text(node)?, sql_type: None, form: Form::Simple })
+        let mut text = format!("{SELECT}{}", expression_text(node)?);
+        // From the last one on: what stands before a place stays where it is.
+        let mut columns = self.places(&text)?;
+        columns.sort_unstable();
+        for (start, end, id) in columns.into_iter().rev() {
+            text.replace_range(start..end, &format!("{START}{id}{END}"));
+        }
+        let text = text.strip_prefix(SELECT).map_or_else(String::new, str::to_owned);
+        Ok(Printed { text, sql_type: None, form: Form::Simple })
+    }
+
+    /// Where columns stand in `SELECT expression`, and which: none where that is not known.
+    fn places(&self, text: &str) -> Result<Vec<(usize, usize, ColumnId)>> {
+        let mut found = Vec::new();
+        for statement in grammar::parse(text)? {
+            let NodeEnum::SelectStmt(select) = &statement.node else { continue };
+            let Some(NodeEnum::ResTarget(target)) = select.target_list.first().and_then(|target| target.node.as_ref())
+            else {
+                continue;
+            };
+            let named = target.val.as_ref().and_then(|expression| column_references(expression));
+            for column in named.unwrap_or_default() {
+                let names: Vec<&str> = column.fields.iter().filter_map(string_of).collect();
+                let known = names.last().and_then(|name| self.schema.column(name));
+                let (Some(ordinal), Ok(start)) = (known, usize::try_from(column.location)) else { continue };
+                let end = names.iter().enumerate().fold(start, |end, (number, name)| {
+                    let end = end + usize::from(number > 0);
+                    let is_quoted = text.as_bytes().get(end) == Some(&b'"');
+                    end + if is_quoted { name.replace('"', "\"\"").len() + 2 } else { name.len() }
+                });
+                if text.get(start..end).is_some() {
+                    found.push((start, end, self.schema.columns[ordinal].id));
+                }
+            }
+        }
+        Ok(found)
     }
 
     fn literal(&self, constant: &pg_query::protobuf::AConst, node: &pg_query::Node) -> Result<Printed> {
@@ -248,7 +334,7 @@ impl Printer<'_> {
             Some(a_const::Val::Ival(value)) => simple(value.ival.to_string(), ScalarType::Int4),
             Some(a_const::Val::Fval(value)) => match value.fval.parse::<i64>() {
                 Ok(number) => simple(format!("'{number}'::bigint"), ScalarType::Int8),
-                Err(_) => simple(value.fval.clone(), ScalarType::Numeric { precision: 38, scale: 10 }),
+                Err(_) => simple(value.fval.clone(), NUMERIC.scalar()),
             },
             Some(a_const::Val::Boolval(value)) => simple(value.boolval.to_string(), ScalarType::Bool),
             Some(a_const::Val::Sval(value)) => {

@@ -42,6 +42,7 @@ use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
 use pg_query::protobuf::RangeVar;
 
+pub(crate) use checks::free_of_table;
 pub use copy::{CopyInto, KeySource};
 pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};

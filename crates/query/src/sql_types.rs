@@ -51,6 +51,12 @@ pub fn resolve(type_name: &TypeName) -> Result<SqlType> {
     }
 }
 
+/// Whether the type is `numeric` without precision, which no column has.
+pub(crate) fn is_open_numeric(type_name: &TypeName) -> bool {
+    let name = type_name.names.iter().filter_map(string_of).next_back();
+    matches!(name, Some("numeric" | "decimal")) && type_name.typmods.is_empty() && type_name.array_bounds.is_empty()
+}
+
 /// Whether the type is one of the `serial` family, and then its integer type.
 ///
 /// # Errors

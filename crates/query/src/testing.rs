@@ -76,6 +76,7 @@ pub(crate) fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_
                 ddl::run(engine, run.transaction, ddl, in_block, &means).await?;
                 Ok(Outcome::default())
             }
+            Kind::Key(plan) => plan.run_in(engine, run.transaction, &[], &mut |_| {}).map(|_| Outcome::default()),
             Kind::Insert(plan) => run.insert(plan).await,
             Kind::Update(plan) => run.update(plan).await,
             Kind::Delete(plan) => run.delete(plan).await,

@@ -169,6 +169,9 @@ impl StoredEntry<'_> {
         }
         let partition = self.region.partition_mut(self.id, &mut self.partition);
         check(partition.shape(), self.key, write)?;
+        if partition.shape().has_conditions() {
+            partition.check_update(write, self.located.row)?;
+        }
         partition.check_life(&mutation, self.located)?;
         if partition.has_checks() {
             return self.apply_checked(&mutation);

@@ -642,6 +642,10 @@ impl Region {
                 return Err(shape.contains_null(ordinal));
             }
         }
+        if shape.has_more_conditions(&old) {
+            let mut partitions = guards.iter().filter_map(|guard| guard.as_ref());
+            partitions.try_for_each(|partition| partition.check_stored(&shape))?;
+        }
         self.set_shape(&shape);
         for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
             partition.set_shape(&shape);

@@ -16,6 +16,11 @@ use crate::arrow_types::to_arrow_field;
 use crate::life::EXPIRES_AT;
 use crate::segment::{Layout, NANOS_PER_MICRO, Segment};
 
+mod checks;
+
+use checks::Check;
+pub use checks::violated_by_some_row;
+
 /// See the module.
 pub(crate) struct Shape {
     pub(crate) schema: Arc<TableSchema>,
@@ -24,6 +29,8 @@ pub(crate) struct Shape {
     pub(crate) layout: Arc<Layout>,
     /// What a column reads as in segments older than itself.
     missing: Vec<(ColumnId, Value)>,
+    /// CHECK constraints, in the order in which they are asked.
+    conditions: Box<[Check]>,
 }
 
 /// Where a segment keeps a column of the shape.
@@ -64,16 +71,17 @@ impl Shape {
                 return Err(Error::unsupported(format!("type {} is not supported", column.sql_type)));
             }
         }
-        Ok(Self::with_missing(schema, Vec::new()))
+        Self::with_missing(schema, Vec::new())
     }
 
-    fn with_missing(schema: Arc<TableSchema>, missing: Vec<(ColumnId, Value)>) -> Self {
+    fn with_missing(schema: Arc<TableSchema>, missing: Vec<(ColumnId, Value)>) -> Result<Self> {
         let layout = Arc::new(Layout {
             columns: schema.columns.iter().map(|column| (column.id, column.sql_type)).collect(),
             key: schema.key.iter().copied().collect(),
         });
         let arrow = Arc::new(Schema::new(schema.columns.iter().map(to_arrow_field).collect::<Vec<_>>()));
-        Self { schema, arrow, layout, missing }
+        let conditions = Check::of(&schema)?;
+        Ok(Self { schema, arrow, layout, missing, conditions })
     }
 
     /// The shape after ALTER TABLE. Columns are the same when their ids are; a new one reads as its constant
@@ -117,7 +125,7 @@ impl Shape {
             }
         }
         missing.retain(|(id, _)| schema.columns.iter().any(|column| column.id == *id));
-        let mut shape = Self::with_missing(schema, missing);
+        let mut shape = Self::with_missing(schema, missing)?;
         if shape.layout == self.layout {
             shape.layout = Arc::clone(&self.layout);
         }
@@ -179,8 +187,8 @@ impl Shape {
         self.schema.key.iter().map(move |&ordinal| &row[ordinal])
     }
 
-    /// Whether a row may be stored: a value of the right type for every column, within the type's limits, and no
-    /// NULL where there must be none.
+    /// Whether a row may be stored: a value of the right type for every column, within the type's limits, no
+    /// NULL where there must be none, and nothing that a CHECK constraint forbids.
     pub(crate) fn check_row(&self, row: &[Datum<'_>]) -> Result<()> {
         let schema = &self.schema;
         if row.len() != schema.columns.len() {
@@ -191,6 +199,9 @@ impl Shape {
         }
         for (column, datum) in schema.columns.iter().zip(row) {
             check_value(schema, column, datum).map_err(|error| with_row(schema, row, error))?;
+        }
+        if self.has_conditions() {
+            self.check_conditions(|ordinal| row[ordinal].clone())?;
         }
         Ok(())
     }
@@ -249,8 +260,8 @@ fn with_row(schema: &TableSchema, row: &[Datum<'_>], error: Error) -> Error {
     if error.code() != ErrorCode::NotNullViolation {
         return error;
     }
-    let values = schema.visible_columns().iter().zip(row).map(|(column, datum)| (column.sql_type, datum));
-    error.with_detail(format!("Failing row contains ({}).", Shape::list(values)))
+    let values = schema.visible_columns().iter().zip(row).map(|(column, datum)| (column.sql_type, datum.clone()));
+    error.with_detail(checks::failing_row(values))
 }
 
 fn contains_null(schema: &TableSchema, column: &ColumnDef) -> Error {

@@ -91,6 +91,7 @@ pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[us
         partition_by: key.to_vec(),
         hidden_key: false,
         life: Default::default(),
+        checks: Vec::new(),
     })
 }
 

@@ -76,6 +76,7 @@ fn table(name: &str, columns: &[(&str, SqlType)]) -> Arc<TableSchema> {
         partition_by: vec![0],
         hidden_key: false,
         life: Default::default(),
+        checks: Vec::new(),
     })
 }
 

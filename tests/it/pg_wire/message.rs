@@ -200,7 +200,9 @@ pub(super) fn decode(message: &Message) -> Vec<Word> {
         }
         b'E' | b'N' => {
             words.push(bare(if message.kind == b'E' { "ErrorResponse" } else { "NoticeResponse" }));
-            for (field, name) in [(b'V', "severity"), (b'C', "code"), (b'M', "message"), (b'P', "position")] {
+            let fields = [(b'V', "severity"), (b'C', "code"), (b'M', "message"), (b'P', "position"), (b'D', "detail")];
+            let names = [(b's', "schema"), (b't', "table"), (b'n', "constraint")];
+            for (field, name) in fields.into_iter().chain(names) {
                 words.extend(message.field(field).map(|value| Word::Field(name.to_owned(), value)));
             }
             body.bytes(message.body.len());

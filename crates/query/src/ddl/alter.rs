@@ -16,8 +16,8 @@ use pg_query::protobuf::{
 };
 
 use super::{
-    Done, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name, sequence,
-    unique,
+    Done, check, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name,
+    sequence, unique,
 };
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
@@ -197,12 +197,13 @@ pub(super) async fn alter(
         counting: Counting::default(),
         added: Vec::new(),
         dropped: Vec::new(),
+        checks: Vec::new(),
     };
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
         match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
             AlterTableType::AtAddColumn => {
-                alteration.add_column(command, transaction.writes.may_hold_rows(&region))?;
+                alteration.add_column(command, &region, transaction.writes.may_hold_rows(&region))?;
             }
             AlterTableType::AtDropColumn => alteration.drop_column(command)?,
             AlterTableType::AtColumnDefault => alteration.set_default(command)?,
@@ -212,8 +213,13 @@ pub(super) async fn alter(
             AlterTableType::AtAddConstraint => {
                 let Some(constraint) = constraint_of(command) else { continue };
                 match constraint_kind(constraint.contype) {
-                    ConstrType::ConstrUnique => alteration.added.push(unique::stated(constraint, None)?),
+                    ConstrType::ConstrCheck => alteration.add_check(constraint, &region)?,
+                    ConstrType::ConstrUnique => {
+                        check::refuse_name(&alteration.schema, &constraint.conname)?;
+                        alteration.added.push(unique::stated(constraint, None)?);
+                    }
                     ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
+                        check::refuse_name(&alteration.schema, &constraint.conname)?;
                         Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
                         return Ok(alteration.done);
                     }
@@ -229,12 +235,16 @@ pub(super) async fn alter(
             _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
-    let Alteration { schema, done, restarts, counting, added, dropped, .. } = alteration;
+    let Alteration { schema, done, restarts, counting, added, dropped, checks, .. } = alteration;
     // What a constraint finds in the rows must not come after another part of the statement is done.
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
         return Err(beside_others());
     }
     apply(engine, transaction, &name, &region, schema, &counting, in_block)?;
+    // Outside of a block the store has checked the rows that are there.
+    for check in checks.iter().filter(|_| in_block) {
+        Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+    }
     for index in dropped {
         transaction.drop_index(Arc::clone(&region), index);
     }
@@ -263,6 +273,8 @@ struct Alteration<'a> {
     added: Vec<unique::Stated>,
     /// The indexes of unique constraints.
     dropped: Vec<Arc<IndexDef>>,
+    /// CHECK constraints, which the shape has already.
+    checks: Vec<check::Added>,
 }
 
 impl Alteration<'_> {
@@ -271,12 +283,20 @@ impl Alteration<'_> {
         self.schema.column(&command.name).ok_or_else(|| no_column(&self.schema, &command.name))
     }
 
-    fn add_column(&mut self, command: &AlterTableCmd, has_rows: bool) -> Result<()> {
+    fn add_check(&mut self, constraint: &Constraint, region: &Region) -> Result<()> {
+        self.checks.push(check::added(self.engine, self.state, region, &mut self.schema, constraint)?);
+        Ok(())
+    }
+
+    fn add_column(&mut self, command: &AlterTableCmd, region: &Region, has_rows: bool) -> Result<()> {
         let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
             return Ok(());
         };
         if self.schema.column(&column.colname).is_none() {
-            return add_column(self.engine, self.state, has_rows, &mut self.schema, column);
+            for constraint in add_column(self.engine, self.state, has_rows, &mut self.schema, column)? {
+                self.add_check(&constraint, region)?;
+            }
+            return Ok(());
         }
         let message = format!("column \"{}\" of relation \"{}\" already exists", column.colname, self.name);
         if !command.missing_ok {
@@ -367,6 +387,10 @@ impl Alteration<'_> {
         let name = &command.name;
         if let Some(index) = index {
             self.dropped.push(index);
+            return Ok(());
+        }
+        if let Some(at) = self.schema.checks.iter().position(|check| check.name == *name) {
+            self.schema.checks.remove(at);
             return Ok(());
         }
         if !self.schema.hidden_key && self.schema.key_name == *name {
@@ -462,13 +486,14 @@ fn no_column(schema: &TableSchema, name: &str) -> Error {
     Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
 }
 
+/// Adds a column: the CHECK constraints that stand with it, which are still to be added.
 fn add_column(
     engine: &Engine,
     catalog: &Arc<CatalogState>,
     has_rows: bool,
     schema: &mut TableSchema,
     column: &pg_query::protobuf::ColumnDef,
-) -> Result<()> {
+) -> Result<Vec<Constraint>> {
     let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
     // Ids are never used twice: segments may still hold a dropped column's values. Each version of a shape has ids of
     // its own.
@@ -510,14 +535,15 @@ fn add_column(
         schema.key = vec![last];
         schema.partition_by = vec![last];
     }
-    Ok(())
+    Ok(constraints.checks)
 }
 
 fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
     if schema.key.contains(&ordinal) || schema.partition_by.contains(&ordinal) {
         return Err(Error::unsupported("dropping a column of the primary key is not supported"));
     }
-    schema.columns.remove(ordinal);
+    let removed = schema.columns.remove(ordinal);
+    schema.checks.retain(|known| !check::is_about(known, removed.id));
     for place in schema.key.iter_mut().chain(schema.partition_by.iter_mut()) {
         if *place > ordinal {
             *place -= 1;
@@ -544,6 +570,7 @@ pub(super) fn rename(
         ));
     };
     let mut schema = TableSchema::clone(&region.schema());
+    let check_at = schema.checks.iter().position(|check| check.name == statement.subname);
     match ObjectType::try_from(statement.rename_type) {
         Ok(ObjectType::ObjectColumn) => {
             let ordinal = schema.column(&statement.subname).ok_or_else(|| {
@@ -563,6 +590,9 @@ pub(super) fn rename(
             }
             schema.name.clone_from(&statement.newname);
         }
+        Ok(ObjectType::ObjectTabconstraint) if check_at.is_some() => {
+            check::rename(&region, &mut schema, check_at.unwrap_or_default(), &statement.newname)?;
+        }
         Ok(ObjectType::ObjectTabconstraint) => {
             if schema.hidden_key || schema.key_name != statement.subname {
                 return Err(Error::new(
@@ -573,6 +603,7 @@ pub(super) fn rename(
             if state.is_relation(&statement.newname) {
                 return Err(exists(&statement.newname));
             }
+            check::refuse_name(&schema, &statement.newname)?;
             schema.key_name.clone_from(&statement.newname);
         }
         _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),

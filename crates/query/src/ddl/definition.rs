@@ -6,10 +6,10 @@ use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, LifeOptions, Result, SqlType, TableId, TableSchema,
 };
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, ConstrType, CreateStmt};
+use pg_query::protobuf::{self, ConstrType, Constraint, CreateStmt};
 
 use super::unique::{self, Stated};
-use super::{constraint_kind, defaults, hidden_key, options, sequence};
+use super::{check, constraint_kind, defaults, hidden_key, options, sequence};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::sql_types;
@@ -21,6 +21,8 @@ pub(super) struct ColumnConstraints {
     pub(super) primary_key: Option<String>,
     /// UNIQUE
     pub(super) uniques: Vec<Stated>,
+    /// CHECK
+    pub(super) checks: Vec<Constraint>,
 }
 
 /// A nullable column without a default.
@@ -60,7 +62,7 @@ pub(super) fn table(
     }
     let mut columns: Vec<ColumnDef> = Vec::new();
     let mut key: Option<(Vec<String>, String)> = None;
-    let mut uniques = Vec::new();
+    let (mut uniques, mut checks) = (Vec::new(), Vec::new());
     let set_key = |names: Vec<String>, given: String, key: &mut Option<(Vec<String>, String)>| {
         if key.replace((names, given)).is_some() {
             return Err(Error::new(
@@ -84,6 +86,7 @@ pub(super) fn table(
                     set_key(vec![column.name.clone()], given, &mut key)?;
                 }
                 uniques.extend(constraints.uniques);
+                checks.extend(constraints.checks);
                 columns.push(column);
             }
             Some(NodeEnum::Constraint(constraint)) => match constraint_kind(constraint.contype) {
@@ -95,6 +98,7 @@ pub(super) fn table(
                     set_key(names, constraint.conname.clone(), &mut key)?;
                 }
                 ConstrType::ConstrUnique => uniques.push(unique::stated(constraint, None)?),
+                ConstrType::ConstrCheck => checks.push(Constraint::clone(constraint)),
                 other => return Err(unsupported_constraint(other)),
             },
             _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
@@ -102,11 +106,11 @@ pub(super) fn table(
     }
     for constraint in &statement.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = &constraint.node {
-            if constraint_kind(constraint.contype) == ConstrType::ConstrUnique {
-                uniques.push(unique::stated(constraint, None)?);
-                continue;
+            match constraint_kind(constraint.contype) {
+                ConstrType::ConstrUnique => uniques.push(unique::stated(constraint, None)?),
+                ConstrType::ConstrCheck => checks.push(Constraint::clone(constraint)),
+                other => return Err(unsupported_constraint(other)),
             }
-            return Err(unsupported_constraint(constraint_kind(constraint.contype)));
         }
     }
     let mut ordinals = Vec::new();
@@ -125,7 +129,9 @@ pub(super) fn table(
     }
     let options = options::table(&statement.options)?;
     let schema = finish(id, name, columns, ordinals, options.partition_by.as_deref())?;
-    Ok((TableSchema { key_name, life: options.life, ..schema }, uniques))
+    let mut schema = TableSchema { key_name, life: options.life, ..schema };
+    check::of_table(engine, catalog, &mut schema, &checks)?;
+    Ok((schema, uniques))
 }
 
 /// Completes a shape: key columns are NOT NULL, and a table without a key gets a hidden one.
@@ -167,21 +173,30 @@ pub(super) fn finish(
             vec![ordinal]
         }
     };
-    let (name, key_name, life) = (name.to_owned(), String::new(), LifeOptions::default());
-    Ok(TableSchema { id, name, version: 0, columns, key, key_name, partition_by, hidden_key: is_hidden, life })
+    Ok(TableSchema {
+        id,
+        name: name.to_owned(),
+        version: 0,
+        columns,
+        key,
+        key_name: String::new(),
+        partition_by,
+        hidden_key: is_hidden,
+        life: LifeOptions::default(),
+        checks: Vec::new(),
+    })
 }
 
 /// 0A000
 pub(super) fn unsupported_constraint(kind: ConstrType) -> Error {
     let what = match kind {
-        ConstrType::ConstrCheck => "CHECK constraints are",
         ConstrType::ConstrForeign => "FOREIGN KEY constraints are",
         ConstrType::ConstrExclusion => "EXCLUDE constraints are",
         _ => "this constraint is",
     };
     let error = Error::unsupported(format!("{what} not supported"));
     match kind {
-        ConstrType::ConstrCheck | ConstrType::ConstrForeign | ConstrType::ConstrExclusion => {
+        ConstrType::ConstrForeign | ConstrType::ConstrExclusion => {
             error.with_hint("Nothing would keep it here: leave it out.")
         }
         _ => error,
@@ -247,6 +262,7 @@ pub(super) fn column_def(
             ConstrType::ConstrUnique => {
                 constraints.uniques.push(unique::stated(constraint, Some(&definition.colname))?);
             }
+            ConstrType::ConstrCheck => constraints.checks.push(Constraint::clone(constraint)),
             ConstrType::ConstrGenerated => return Err(Error::unsupported("generated columns are not supported")),
             other => return Err(unsupported_constraint(other)),
         }

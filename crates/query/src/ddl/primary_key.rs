@@ -104,7 +104,8 @@ fn keyed(engine: &Engine, state: &CatalogState, before: &TableSchema, constraint
     let columns = before.visible_columns().to_vec();
     let finished = definition::finish(engine.catalog().next_id(), &before.name, columns, ordinals, None)?;
     // Ids of columns to come follow from the version.
-    let named = TableSchema { key_name: constraint.conname.clone(), version: before.version, ..finished };
+    let (given, checks) = (constraint.conname.clone(), before.checks.clone());
+    let named = TableSchema { key_name: given, checks, version: before.version, ..finished };
     let key_name = key_name(state, &named)?;
     Ok(TableSchema { key_name, ..named })
 }

@@ -145,7 +145,7 @@ impl<'t> Names<'t> {
 }
 
 /// `table_label`, or the first of `table_label1`, ... that is free. As in PostgreSQL the table's part is cut where a name would be too long.
-pub(super) fn free_of_table(table: &str, label: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn free_of_table(table: &str, label: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut number = 0_u32;
     loop {
         let end = if number == 0 { format!("_{label}") } else { format!("_{label}{number}") };

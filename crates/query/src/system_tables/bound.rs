@@ -266,16 +266,7 @@ impl BoundFunction {
                 Ok(Arc::new(names.as_string::<i32>().iter().map(|text| text.map(name)).collect::<StringArray>()))
             }
             Answer::IndexDefinition => self.index_definition(args),
-            Answer::ConstraintDefinition => {
-                let relations = relations::all(catalog);
-                texts(first, |number| {
-                    let of_relation = |relation: &Relation| {
-                        let mut constraints = relation.constraints().into_iter();
-                        constraints.find(|one| one.oid == number).map(|found| constraint_text(relation, &found))
-                    };
-                    relations.iter().find_map(of_relation)
-                })
-            }
+            Answer::ConstraintDefinition => self.constraint_definition(args),
             Answer::TableBytes | Answer::IndexBytes => {
                 let numbers = self.numbers(first, ObjectKind::Class)?;
                 let relations = relations::all(catalog);
@@ -365,6 +356,24 @@ impl BoundFunction {
             }
         };
         let rows = numbers.as_primitive::<Int64Type>().iter().zip(columns.iter()).zip(pretty.iter());
+        Ok(Arc::new(rows.map(definition).collect::<StringArray>()))
+    }
+
+    fn constraint_definition(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let relations = relations::all(&self.catalog);
+        let numbers = cast(&args[0], &DataType::Int64)?;
+        let pretty = match args.get(1) {
+            Some(pretty) => cast(pretty, &DataType::Boolean)?.as_boolean().clone(),
+            None => BooleanArray::from(vec![false; args[0].len()]),
+        };
+        let definition = |(oid, pretty): (Option<i64>, Option<bool>)| {
+            let (oid, is_pretty) = (oid?, pretty?);
+            relations.iter().find_map(|relation| {
+                let found = relation.constraints().into_iter().find(|one| one.oid == oid)?;
+                Some(constraint_text(relation, &found, is_pretty))
+            })
+        };
+        let rows = numbers.as_primitive::<Int64Type>().iter().zip(pretty.iter());
         Ok(Arc::new(rows.map(definition).collect::<StringArray>()))
     }
 
@@ -505,12 +514,16 @@ pub(super) fn index_text(relation: &Relation, index: &relations::Index, is_prett
     text
 }
 
-fn constraint_text(relation: &Relation, constraint: &relations::Constraint) -> String {
+fn constraint_text(relation: &Relation, constraint: &relations::Constraint, is_pretty: bool) -> String {
     let columns = key_columns(relation, &constraint.columns);
     match constraint.kind {
         ConstraintKind::Primary => format!("PRIMARY KEY ({columns})"),
         ConstraintKind::Unique { nulls_distinct: true } => format!("UNIQUE ({columns})"),
         ConstraintKind::Unique { nulls_distinct: false } => format!("UNIQUE NULLS NOT DISTINCT ({columns})"),
+        ConstraintKind::Check => {
+            let condition = constraint.condition.as_ref().map_or("", |texts| texts[usize::from(is_pretty)].as_str());
+            format!("CHECK ({condition})")
+        }
         ConstraintKind::NotNull => format!("NOT NULL {columns}"),
     }
 }

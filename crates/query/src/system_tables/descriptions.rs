@@ -109,6 +109,10 @@ fn place(relation: &Relation, part: Part) -> Option<(i64, i64, i32)> {
                 matches!(constraint.kind, ConstraintKind::Unique { .. }) && constraint.index == oid
             })
         }
+        Part::Check(id) => {
+            let oid = i64::from(id.0);
+            place_where(relation, |constraint| constraint.kind == ConstraintKind::Check && constraint.oid == oid)
+        }
         Part::NotNull(id) => {
             let ordinal = ordinal(id)?;
             place_where(relation, |constraint| {
@@ -132,6 +136,7 @@ pub(crate) fn constraint_named(catalog: &CatalogState, table: &str, name: &str) 
     match constraint.kind {
         ConstraintKind::Primary => Some(Part::Key),
         ConstraintKind::Unique { .. } => u32::try_from(constraint.index).ok().map(|index| Part::Unique(TableId(index))),
+        ConstraintKind::Check => u32::try_from(constraint.oid).ok().map(|id| Part::Check(TableId(id))),
         ConstraintKind::NotNull => {
             let column = relation.columns.get(*constraint.columns.first()?)?;
             Some(Part::NotNull(column.id))

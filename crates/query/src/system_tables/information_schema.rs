@@ -56,6 +56,12 @@ pub(super) const TABLES: &[Definition] = &[
         fill: Some(table_constraints),
     },
     Definition {
+        name: "check_constraints",
+        columns: "constraint_catalog text = @database, constraint_schema text = public, constraint_name text, \
+            check_clause text",
+        fill: Some(check_constraints),
+    },
+    Definition {
         name: "key_column_usage",
         columns: "constraint_catalog text = @database, constraint_schema text = public, constraint_name text, \
             table_catalog text = @database, table_schema text = public, table_name text, column_name text, \
@@ -135,7 +141,7 @@ fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                     string(match constraint.kind {
                         ConstraintKind::Primary => "PRIMARY KEY",
                         ConstraintKind::Unique { .. } => "UNIQUE",
-                        ConstraintKind::NotNull => "CHECK",
+                        ConstraintKind::Check | ConstraintKind::NotNull => "CHECK",
                     }),
                 ),
             ])?;
@@ -144,10 +150,30 @@ fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Conditions as `pg_get_constraintdef()` has them behind the word CHECK, and of NOT NULL those that it stands for.
+fn check_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for constraint in relation.constraints() {
+            let clause = match (&constraint.kind, &constraint.condition, &constraint.columns[..]) {
+                (ConstraintKind::Check, Some([text, _]), _) => format!("({text})"),
+                (ConstraintKind::NotNull, _, [ordinal]) => format!("{} IS NOT NULL", relation.columns[*ordinal].name),
+                _ => continue,
+            };
+            rows.push([("constraint_name", string(constraint.name)), ("check_clause", string(clause))])?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a constraint says that values are unique.
+fn has_key(kind: ConstraintKind) -> bool {
+    matches!(kind, ConstraintKind::Primary | ConstraintKind::Unique { .. })
+}
+
 fn key_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in &picture.relations {
         let constraints = relation.constraints();
-        for constraint in constraints.iter().filter(|one| one.kind != ConstraintKind::NotNull) {
+        for constraint in constraints.iter().filter(|one| has_key(one.kind)) {
             for (position, ordinal) in constraint.columns.iter().enumerate() {
                 rows.push([
                     ("constraint_name", string(&constraint.name)),

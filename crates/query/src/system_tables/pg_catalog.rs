@@ -48,7 +48,7 @@ pub(super) const TABLES: &[Definition] = &[
             relowner bigint = 10, relam bigint, relfilenode bigint = 0, reltablespace bigint = 0, \
             relpages integer = 0, reltuples real, relallvisible integer = 0, reltoastrelid bigint = 0, \
             relhasindex boolean, relisshared boolean = false, relpersistence text = p, relkind text, \
-            relnatts smallint, relchecks smallint = 0, relhasrules boolean = false, \
+            relnatts smallint, relchecks smallint, relhasrules boolean = false, \
             relhastriggers boolean = false, relhassubclass boolean = false, relrowsecurity boolean = false, \
             relforcerowsecurity boolean = false, relispopulated boolean = true, relreplident text, \
             relispartition boolean = false, relrewrite bigint = 0, relfrozenxid bigint = 0, relminmxid bigint = 0, \
@@ -192,6 +192,7 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("relhasindex", Value::Bool(!relation.indexes.is_empty())),
             ("relkind", string(if relation.is_foreign { "f" } else { "r" })),
             ("relnatts", int2(relation.columns.len())),
+            ("relchecks", int2(relation.checks.len())),
             ("relreplident", string(if relation.is_foreign { "n" } else { "d" })),
             ("reloptions", text_array(&relation.options)),
         ])?;
@@ -211,6 +212,7 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("relhasindex", Value::Bool(false)),
             ("relkind", string("i")),
             ("relnatts", int2(index.keys.len())),
+            ("relchecks", int2(0)),
             ("relreplident", string("n")),
         ])?;
     }
@@ -348,8 +350,10 @@ fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             let kind = match constraint.kind {
                 ConstraintKind::Primary => "p",
                 ConstraintKind::Unique { .. } => "u",
+                ConstraintKind::Check => "c",
                 ConstraintKind::NotNull => "n",
             };
+            let columns = int2_array(constraint.columns.iter().map(|ordinal| ordinal + 1));
             rows.push([
                 ("oid", Value::Int8(constraint.oid)),
                 ("conname", string(constraint.name)),
@@ -359,8 +363,12 @@ fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("confupdtype", string(" ")),
                 ("confdeltype", string(" ")),
                 ("confmatchtype", string(" ")),
-                ("connoinherit", Value::Bool(constraint.kind != ConstraintKind::NotNull)),
-                ("conkey", int2_array(constraint.columns.iter().map(|ordinal| ordinal + 1))),
+                (
+                    "connoinherit",
+                    Value::Bool(!matches!(constraint.kind, ConstraintKind::Check | ConstraintKind::NotNull)),
+                ),
+                ("conkey", if constraint.columns.is_empty() { Value::Null } else { columns }),
+                ("conbin", maybe(constraint.condition.map(|[text, _]| text))),
             ])?;
         }
     }

@@ -5,8 +5,8 @@
 
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{
-    ColumnDef, ColumnDefault, ColumnId, IndexDef, IndexKind, IndexOrder, ScalarType, Sequence, SqlType, TableSchema,
-    Unique, Value,
+    CheckDef, ColumnDef, ColumnDefault, ColumnId, IndexDef, IndexKind, IndexOrder, ScalarType, Sequence, SqlType,
+    TableSchema, Unique, Value,
 };
 use ashlar_functions::quoting::quote_ident;
 use ashlar_store::Region;
@@ -44,6 +44,34 @@ pub(super) struct Relation {
     pub(super) rows: Option<u64>,
     /// What the table says in WITH, as `name=value`.
     pub(super) options: Vec<String>,
+    /// Its CHECK constraints.
+    pub(super) checks: Vec<Check>,
+}
+
+/// A CHECK constraint of a table.
+pub(super) struct Check {
+    oid: i64,
+    name: String,
+    /// Ordinals of the columns that it names.
+    columns: Vec<usize>,
+    /// Its condition: as PostgreSQL prints it, and without the parentheses that nobody needs.
+    condition: [String; 2],
+}
+
+impl Check {
+    fn new(schema: &TableSchema, check: &CheckDef) -> Self {
+        let ordinal = |id: &ColumnId| schema.columns.iter().position(|column| column.id == *id);
+        let condition = [false, true].map(|is_pretty| {
+            let computes = IndexExpressions::of_check(check);
+            computes.map_or_else(String::new, |computes| computes.expression_text(0, schema, is_pretty))
+        });
+        Self {
+            oid: i64::from(check.id.0),
+            name: check.name.clone(),
+            columns: check.columns.iter().filter_map(ordinal).collect(),
+            condition,
+        }
+    }
 }
 
 /// An index of a table.
@@ -134,6 +162,8 @@ pub(super) enum ConstraintKind {
         /// NULLS DISTINCT
         nulls_distinct: bool,
     },
+    /// CHECK
+    Check,
     /// NOT NULL of one column.
     NotNull,
 }
@@ -150,6 +180,8 @@ pub(super) struct Constraint {
     pub(super) columns: Vec<usize>,
     /// The OID of its index; 0 where it has none.
     pub(super) index: i64,
+    /// What a CHECK says: as PostgreSQL prints it, and without the parentheses that nobody needs.
+    pub(super) condition: Option<[String; 2]>,
 }
 
 /// All indexes, each with its table.
@@ -204,6 +236,7 @@ impl Relation {
                     is_foreign: false,
                     rows: Some(region.row_estimate()),
                     options: options::stated(&schema.life),
+                    checks: schema.checks.iter().map(|check| Check::new(schema, check)).collect(),
                 }
             }
             Table::Sharded(table) => {
@@ -229,6 +262,8 @@ impl Relation {
                     is_foreign: false,
                     rows: None,
                     options: table.options(),
+                    // The shards keep them, and know them alone.
+                    checks: Vec::new(),
                 }
             }
             Table::File(file) => {
@@ -253,6 +288,7 @@ impl Relation {
                     is_foreign: true,
                     rows: None,
                     options: Vec::new(),
+                    checks: Vec::new(),
                 }
             }
         }
@@ -277,7 +313,7 @@ impl Relation {
         self.oid * PARTS_PER_TABLE + i64::try_from(part).unwrap_or(PARTS_PER_TABLE - 1)
     }
 
-    /// Primary key first, then what is unique, then what must not be NULL.
+    /// Primary key first, then what is unique, then conditions, then what must not be NULL.
     pub(super) fn constraints(&self) -> Vec<Constraint> {
         let primary = self.has_key().then(|| Constraint {
             oid: self.part_oid(0),
@@ -285,6 +321,7 @@ impl Relation {
             kind: ConstraintKind::Primary,
             columns: self.key.clone(),
             index: self.key_oid(),
+            condition: None,
         });
         let unique = self.indexes.iter().filter(|index| index.is_unique_constraint());
         let unique = unique.map(|index| Constraint {
@@ -294,6 +331,16 @@ impl Relation {
             kind: ConstraintKind::Unique { nulls_distinct: index.unique.is_none_or(|unique| unique.nulls_distinct) },
             columns: index.keys.iter().filter_map(|key| key.column).collect(),
             index: index.oid,
+            condition: None,
+        });
+        let checks = self.checks.iter().map(|check| Constraint {
+            // Numbered as indexes are.
+            oid: check.oid,
+            name: check.name.clone(),
+            kind: ConstraintKind::Check,
+            columns: check.columns.clone(),
+            index: 0,
+            condition: Some(check.condition.clone()),
         });
         let not_null = self.columns.iter().enumerate().filter(|(_, column)| !column.nullable);
         let not_null = not_null.map(|(ordinal, column)| Constraint {
@@ -302,8 +349,9 @@ impl Relation {
             kind: ConstraintKind::NotNull,
             columns: vec![ordinal],
             index: 0,
+            condition: None,
         });
-        primary.into_iter().chain(unique).chain(not_null).collect()
+        primary.into_iter().chain(unique).chain(checks).chain(not_null).collect()
     }
 }
 

@@ -37,7 +37,7 @@ use several::Gathered;
 
 pub use at_once::AtOnce;
 pub use decide::no_key;
-pub use nodes::columns_named;
+pub use nodes::{column_references, columns_named};
 pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
 

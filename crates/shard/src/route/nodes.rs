@@ -3,7 +3,7 @@
 //! Called by whoever walks expressions. A kind of node that is not listed has unknown meaning: who meets it gives up.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AExpr, AExprKind, Node};
+use pg_query::protobuf::{AExpr, AExprKind, ColumnRef, Node};
 
 /// The expressions directly below one, without sub-queries; `None` for a kind that is not known.
 pub(super) fn children(node: &NodeEnum) -> Option<Vec<&Node>> {
@@ -98,16 +98,24 @@ pub(super) fn offset(location: i32) -> Option<usize> {
 /// The columns that an expression names, and where in its text each name begins, in bytes; `None` where it names one with its table, or has
 /// sub-queries or parts whose meaning is not known.
 pub fn columns_named(expression: &Node) -> Option<Vec<(&str, usize)>> {
+    fn named(column: &ColumnRef) -> Option<(&str, usize)> {
+        match &column.fields[..] {
+            [name] => Some((string(name)?, offset(column.location)?)),
+            _ => None,
+        }
+    }
+    column_references(expression)?.into_iter().map(named).collect()
+}
+
+/// Every column that an expression names, as it stands there; `None` where it has sub-queries or parts whose meaning is not known.
+pub fn column_references(expression: &Node) -> Option<Vec<&ColumnRef>> {
     let mut found = Vec::new();
     let mut left = vec![expression];
     while let Some(node) = left.pop() {
         let node = node.node.as_ref()?;
         match node {
             NodeEnum::SubLink(_) => return None,
-            NodeEnum::ColumnRef(column) => {
-                let [name] = column_name(node)?[..] else { return None };
-                found.push((name, offset(column.location)?));
-            }
+            NodeEnum::ColumnRef(column) => found.push(column),
             _ => left.extend(children(node)?),
         }
     }

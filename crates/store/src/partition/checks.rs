@@ -1,8 +1,8 @@
-//! What must be known of a row before it is written: the values of expressions, and whether those of unique indexes are
-//! free.
+//! What must be known of a row before it is written: the values of expressions, whether those of unique indexes are
+//! free, and what CHECK constraints say of it.
 //!
-//! Called by `entry` and `commit` before they apply a write, and by `apply` where a row ends. Tables without such indexes
-//! pay for one look at an empty list.
+//! Called by `entry` and `commit` before they apply a write, by `apply` where a row ends, and where a table is altered. Tables without
+//! such indexes and constraints pay for one look at an empty list.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::indexes::Index;
 use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::places::{Clash, may_repeat, taken_error};
+use crate::shape::Shape;
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
 
 /// What the indexes with expressions or predicates compute of a row, in their order; `None`: the row is not in the index.
@@ -50,6 +51,27 @@ impl Partition {
     pub(crate) fn has_checks(&self) -> bool {
         !self.indexes.is_empty()
             && self.indexes.iter().any(|index| index.taken.is_some() || index.definition.rows.is_some())
+    }
+
+    /// Whether the table's CHECK constraints let a row become what a change makes of it; a new row was looked at as a whole.
+    ///
+    /// # Errors
+    /// 23514, and what computing finds.
+    pub(crate) fn check_update(&self, mutation: &Mutation<'_>, old: Option<u32>) -> Result<()> {
+        let (Mutation::Update { changes, .. }, Some(old)) = (mutation, old) else { return Ok(()) };
+        let before = self.row(old);
+        self.shape.check_changed(changes, |ordinal| before.get(ordinal))
+    }
+
+    /// Whether the CHECK constraints that a table gets with a shape let its rows be there.
+    ///
+    /// # Errors
+    /// As [`Shape::check_stored`].
+    pub(crate) fn check_stored(&self, shape: &Shape) -> Result<()> {
+        self.rows.living().filter(|&row| !self.is_over(row)).try_for_each(|row| {
+            let row = self.row_as(shape, row);
+            shape.check_stored(&self.shape, |ordinal| row.get(ordinal))
+        })
     }
 
     /// Takes the values that a write of one key will have, and computes what its row needs. No row is there of the key, not

@@ -219,12 +219,18 @@ impl RowBatch {
         Ok(())
     }
 
-    /// Finds out where the keys live of rows of which that is not known yet; there is room for it.
+    /// Finds out where the keys live of rows of which that is not known yet, and whether CHECK constraints forbid one; there is room
+    /// for it.
     fn place(&mut self) {
         let Self { region, shape, columns, rows, places, refused, .. } = self;
         let known = places.len();
         if known == *rows {
             return;
+        }
+        if shape.has_conditions()
+            && let Some((row, error)) = shape.first_forbidden(known..*rows, |row, column| columns[column].datum(row))
+        {
+            refused.note(row as u32, error);
         }
         if let [column] = shape.schema.key[..] {
             let key = &columns[column];
