@@ -70,6 +70,14 @@ pub(super) struct List {
     pub(super) items: Vec<(Range<usize>, Key)>,
 }
 
+/// The sharding key of a row that is inserted, as the statement says it; `None` where that is read somewhere.
+#[derive(Debug)]
+pub(super) struct Fed {
+    pub(super) occurrence: usize,
+    /// In the order of the key.
+    pub(super) operands: Vec<Option<Operand>>,
+}
+
 /// A CTE in force.
 #[derive(Clone, Debug)]
 pub(super) struct Cte {
@@ -113,6 +121,16 @@ pub(super) struct Analysis<'a> {
     pub(super) has_schema_columns: bool,
     /// Whether rows are locked.
     pub(super) locks: bool,
+    /// Whether WITH changes rows.
+    pub(super) changes: bool,
+    /// Occurrences of what WITH changes: that is changed whatever its readers want of it.
+    pub(super) sealed: Occurrences,
+    /// Keys of rows that are inserted, as far as the statement itself says them.
+    pub(super) fed: Vec<Fed>,
+    /// Whether a query may make NULL of a column that has none.
+    pub(super) makes_nulls: bool,
+    /// Whether a column is named that a server makes for its rows.
+    pub(super) names_system: bool,
     /// Aggregates and window functions of the query that is being walked.
     pub(super) aggregates: usize,
     pub(super) windows: usize,
@@ -147,6 +165,11 @@ impl<'a> Analysis<'a> {
             has_sources: false,
             has_schema_columns: false,
             locks: false,
+            changes: false,
+            sealed: Occurrences::default(),
+            fed: Vec::new(),
+            makes_nulls: false,
+            names_system: false,
             aggregates: 0,
             windows: 0,
             differs: false,
@@ -241,15 +264,22 @@ impl<'a> Analysis<'a> {
         }
         for (from, to) in [(a, b), (b, a)] {
             if restricts.contains(self.occurrence_of(to)) {
-                self.edges.push((from, to));
+                self.edge(from, to);
             }
+        }
+    }
+
+    /// Hands restrictions on, but to nothing that WITH changes: that is done by now whoever reads it.
+    fn edge(&mut self, from: Variable, to: Variable) {
+        if !self.sealed.contains(self.occurrence_of(to)) {
+            self.edges.push((from, to));
         }
     }
 
     /// What restricts the one restricts the other.
     pub(super) fn hand_on(&mut self, from: Variable, to: Variable) {
         if self.class_of(from).is_some() && self.class_of(from) == self.class_of(to) {
-            self.edges.push((from, to));
+            self.edge(from, to);
         }
     }
 
@@ -330,9 +360,9 @@ impl<'a> Analysis<'a> {
                 && self.class_of(outside).is_some()
                 && self.class_of(outside) == self.class_of(inside)
             {
-                self.edges.push((outside, inside));
+                self.edge(outside, inside);
                 if is_conjunct && restricts.contains(self.occurrence_of(outside)) {
-                    self.edges.push((inside, outside));
+                    self.edge(inside, outside);
                 }
             }
         }
@@ -489,7 +519,9 @@ impl<'a> Analysis<'a> {
                 self.has_schema_columns |= column.fields.len() > 2;
                 let name = column.fields.last().and_then(nodes::string).unwrap_or("");
                 if SYSTEM_COLUMNS.contains(&name) {
-                    self.object(format!("column {name} is another on every server"));
+                    self.names_system = true;
+                    self.differs = true;
+                    self.is_same_everywhere = false;
                 }
             }
             NodeEnum::TypeCast(cast) => {

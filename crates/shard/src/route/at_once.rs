@@ -42,7 +42,7 @@ impl Route {
         }
         let [rule] = &self.groups[..] else { return None };
         let is_copied = self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast;
-        if self.objection.is_some() || is_copied {
+        if self.objection.is_some() || is_copied || !self.takes_fed(request) {
             return None;
         }
         let shard = match &self.rows {

@@ -67,6 +67,12 @@ impl Route {
         if self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast {
             return self.broadcast(request);
         }
+        if !self.takes_fed(request) {
+            return Err(Error::unsupported(
+                "this statement concerns several shards, and no shard is known to take the sharding key of a row",
+            )
+            .with_hint("Give the row a key that a shard takes."));
+        }
         if let Some(rows) = &self.rows {
             let placed = rows.place(&self.occurrences[0], request)?;
             return self.rows(&placed, request);
@@ -82,6 +88,23 @@ impl Route {
             Ok(several) if self.groups.len() == 1 => self.several(&sets, several, request),
             Ok(_) => self.to_engine("its tables are not colocated"),
         }
+    }
+
+    /// Whether rows that are inserted are where their conditions say: no row that is read satisfies one about NULL, or about a value that no
+    /// shard takes, but one that is written has to go somewhere.
+    pub(super) fn takes_fed(&self, request: &Request<'_>) -> bool {
+        self.fed.iter().all(|fed| {
+            let rule = &self.occurrences[fed.occurrence].rule;
+            let mut keys: Vec<Option<Key>> = Vec::with_capacity(fed.operands.len());
+            for (operand, class) in fed.operands.iter().zip(rule.classes()) {
+                match operand.as_ref().map(|operand| operand.key(*class, request)) {
+                    Some(Known::Key(key)) => keys.push(Some(key)),
+                    Some(Known::Null) => return false,
+                    Some(Known::Unknown) | None => {}
+                }
+            }
+            keys.len() < rule.classes().len() || rule.shard_of_keys(&keys).is_ok()
+        })
     }
 
     /// By target: the shards that have rows which matter.
@@ -109,7 +132,7 @@ impl Route {
     }
 
     fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {
-        if self.kind == Kind::Select && !self.locks {
+        if self.kind == Kind::Select && !self.locks && !self.changes {
             return Ok(Decision::Engine { reason: Cow::Borrowed(reason) });
         }
         Err(Error::unsupported(format!("this statement concerns several shards, and {reason}"))

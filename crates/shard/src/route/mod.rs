@@ -29,7 +29,7 @@ use ashlar_base::value::text::TextStyle;
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, Value};
 use pg_query::NodeEnum;
 
-use analysis::{Analysis, Occurrence};
+use analysis::{Analysis, Fed, Occurrence};
 use condition::Condition;
 use grouped::About;
 use insert::{Inserted, Rows};
@@ -275,6 +275,10 @@ pub struct Route {
     text: Box<str>,
     has_rows: bool,
     locks: bool,
+    /// Whether WITH changes rows.
+    changes: bool,
+    /// Keys of rows that are inserted, as far as the statement itself says them.
+    fed: Vec<Fed>,
     /// The tables, as often as they are named.
     occurrences: Vec<Arc<ShardedTable>>,
     /// What is spliced in the text: a hole's value is an occurrence whose name stands there, from their number on a list, and behind
@@ -417,7 +421,7 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
                 return Ok(None);
             }
             analysis.own_depth = 1;
-            let inserted = analysis.insert(insert)?;
+            let (inserted, _) = analysis.insert(insert, false)?;
             let mut walked = changed(Kind::Insert, insert.returning_clause.is_some());
             match inserted {
                 Inserted::Rows(rows) => walked.rows = Some(rows),
@@ -428,10 +432,8 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
                         walked.several = Err("rows of several shards are counted off or added up".to_owned());
                     }
                 }
-                Inserted::Defaults => {
-                    return Err(Error::unsupported("DEFAULT VALUES is not supported for sharded tables")
-                        .with_hint("Write the values of the row, DEFAULT among them."));
-                }
+                Inserted::Given => return Err(Error::internal("rows of WITH stand outside of it")),
+                Inserted::Defaults => return Err(insert::no_defaults()),
             }
             Ok(Some(walked))
         }
@@ -453,11 +455,15 @@ fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeV
 }
 
 impl Route {
-    fn new(source: &Source<'_>, analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
+    fn new(source: &Source<'_>, mut analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
         let Walked { kind, has_rows, rows, anchors, mut several } = walked;
         let mut objection = analysis.objection.clone();
         if analysis.is_elsewhere {
             objection.get_or_insert("a table of another home is named".to_owned());
+        }
+        let is_copied = |at: &Occurrence| at.table.rule.placement() == Placement::Broadcast;
+        if analysis.names_system && analysis.occurrences.iter().any(is_copied) {
+            objection.get_or_insert("a column that a server makes for its rows is another in each copy".to_owned());
         }
         let mut groups: Vec<Rule> = Vec::new();
         let mut targets: Vec<Target> = Vec::new();
@@ -490,6 +496,9 @@ impl Route {
         if anchors.is_empty() && several.is_ok() && !divided.is_empty() {
             several = Err("its rows are not told apart by one sharding key".to_owned());
         }
+        if analysis.changes {
+            several = Err("rows are changed in WITH".to_owned());
+        }
         let names = analysis.occurrences.iter().map(NameStyle::of).collect();
         let template = template(&analysis, kind, &mut objection)?;
         let texts = match &groups[..] {
@@ -514,6 +523,8 @@ impl Route {
             text: source.text.into(),
             has_rows,
             locks: analysis.locks,
+            changes: analysis.changes,
+            fed: std::mem::take(&mut analysis.fed),
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,
             lists,
@@ -569,13 +580,13 @@ impl Route {
 
     /// Whether rows are changed or locked, or may be: what is for a server that is named beside it is taken for a write, whatever it is.
     pub fn is_write(&self) -> bool {
-        self.kind != Kind::Select || self.locks || self.named.is_some()
+        self.kind != Kind::Select || self.locks || self.changes || self.named.is_some()
     }
 
-    /// What a change is called in messages; `None` for a query.
+    /// What a change is called in messages; `None` for a query that changes nothing.
     pub fn verb(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::Select => None,
+            Kind::Select => self.changes.then_some("SELECT"),
             Kind::Insert => Some("INSERT"),
             Kind::Update => Some("UPDATE"),
             Kind::Delete => Some("DELETE"),

@@ -32,6 +32,8 @@ impl Route {
             text: text.into(),
             has_rows,
             locks: false,
+            changes: false,
+            fed: Vec::new(),
             occurrences: Vec::new(),
             template: Template::default(),
             lists: Vec::new(),
