@@ -20,6 +20,7 @@ mod scope;
 mod several;
 mod shared;
 mod spread;
+mod told;
 mod write;
 
 use std::borrow::Cow;
@@ -40,6 +41,7 @@ pub use decide::no_key;
 pub use nodes::columns_named;
 pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
+pub use told::told_here;
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};

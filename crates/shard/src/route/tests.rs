@@ -7,6 +7,7 @@ use crate::rules::Generator;
 
 mod conditions;
 mod joins;
+mod told;
 mod twin;
 mod world;
 mod writes;

@@ -34,7 +34,7 @@ use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
-use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
+use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement, told_here};
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
@@ -376,6 +376,7 @@ impl SqlSession {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
         let (started, mut kind) = (clock::monotonic(), plan.kind_of_one());
         let done = self.run_routed(portal, (statement, plan), rows_max, sink, describe, &mut kind).await;
+        let done = done.map_err(|error| told_here(error, plan.route.tables()));
         self.note_route(plan, kind, started, &done);
         done
     }
