@@ -252,17 +252,13 @@ pub fn is_one_shard(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Forward(forward) if forward.statements.len() == 1 && matches!(forward.merge, Merge::Pass))
 }
 
-/// Whether several shards answer, and their rows become the statement's by putting them together: each from a connection
-/// of its own where they are sorted.
+/// Whether several shards answer, and their rows become the statement's by putting them together: each server's from one connection where
+/// they are sorted.
 pub fn is_gathered(decision: &Decision<'_>) -> bool {
     let Decision::Forward(forward) = decision else { return false };
     match &forward.merge {
         Merge::Concat => true,
-        Merge::Rows(_) => {
-            let mut servers: Vec<&str> = forward.statements.iter().map(|sent| sent.server).collect();
-            servers.sort_unstable();
-            servers.windows(2).all(|pair| pair[0] != pair[1])
-        }
+        Merge::Rows(_) => forward.is_joinable(),
         Merge::Pass | Merge::Count | Merge::Identical | Merge::Interleave(_) => false,
     }
 }

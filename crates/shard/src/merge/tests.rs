@@ -271,6 +271,19 @@ fn groups_are_told_apart_by_what_equal_values_have_alike() {
 }
 
 #[test]
+fn characters_are_compared_without_blanks_at_their_end() {
+    let merge = RowMerge { aggregates: vec![Aggregate::Min, Aggregate::Max], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    assert!(Merger::new(&gathering, &[CHARACTER, CHARACTER], 2, false).is_err());
+    let mut merger = Merger::new(&gathering, &[CHARACTER, CHARACTER], 2, true).unwrap();
+    for (source, cells) in [["b   ", "b\t  "], ["a   ", "b   "]].into_iter().enumerate() {
+        merger.push(source, &body(&cells.map(Some))).unwrap();
+        merger.finish(source);
+    }
+    assert_eq!(merger.pop().unwrap().unwrap(), body(&[Some("a   "), Some("b\t  ")]));
+}
+
+#[test]
 fn having_keeps_groups_of_which_it_is_true() {
     use Comparison::{Equal, Greater, NotEqual};
     let compare =

@@ -12,6 +12,7 @@ mod decide;
 mod functions;
 mod grouped;
 mod insert;
+mod joined;
 mod named;
 mod nodes;
 mod operand;

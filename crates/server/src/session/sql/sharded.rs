@@ -102,6 +102,8 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 #[derive(Clone, Copy)]
 struct Several<'a> {
     forward: &'a Forward<'a>,
+    /// What each shard is asked by itself, where those of one server are asked together; otherwise none.
+    parts: &'a [ShardStatement<'a>],
     values: &'a [ValueOf<'a>],
     /// Types of parameters as they are declared to shards that know the statement by its text.
     declared: &'a [u32],
@@ -477,8 +479,22 @@ impl SqlSession {
                 && is_gathered(&decision)
             {
                 let (values, types) = (values.as_slice(), types.as_slice());
-                let several =
-                    Several { forward, values, declared: types, types, expected, has_rows: true, rows_max, describe };
+                let joined = forward.by_server();
+                let (forward, parts) = match &joined {
+                    Some(joined) => (joined, forward.statements.as_slice()),
+                    None => (forward, &[][..]),
+                };
+                let several = Several {
+                    forward,
+                    parts,
+                    values,
+                    declared: types,
+                    types,
+                    expected,
+                    has_rows: true,
+                    rows_max,
+                    describe,
+                };
                 *kind = RouteKind::Shards;
                 if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
                     return Ok(executed);
@@ -500,6 +516,7 @@ impl SqlSession {
         let has_rows = plan.route.has_rows();
         let several = Several {
             forward,
+            parts: &[],
             values: &values,
             declared: &declared,
             types: &types,
