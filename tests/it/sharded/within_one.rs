@@ -1,6 +1,7 @@
 //! What one shard does for itself: writes in WITH, columns that a server makes for its rows, and errors in the names that tables have here;
 //! beside one PostgreSQL, whose answers must be the same.
 
+use super::twins::{Protocol, ask};
 use super::*;
 
 const TABLES: &[&str] = &["t", "archive"];
@@ -164,4 +165,70 @@ fn rows_whose_key_is_null_are_together() {
     let sql = "SELECT k, count(*), min(v) FROM w GROUP BY k ORDER BY k";
     assert_eq!(rows(&mut client, sql), rows(&mut alone, sql));
     fleet.ashlar.check_log();
+}
+
+/// Statements that lock rows of several shards.
+const LOCKING: &[&str] = &[
+    "SELECT k, v FROM t WHERE k IN (9, 3, 14, 5) ORDER BY k FOR UPDATE",
+    "SELECT v FROM t WHERE n > 2 ORDER BY n DESC, k FOR SHARE",
+    "SELECT * FROM t ORDER BY k FOR NO KEY UPDATE NOWAIT",
+    "SELECT v || '!' AS w FROM t WHERE n = 100 ORDER BY k FOR UPDATE",
+    "SELECT k FROM t WHERE n < 4 ORDER BY 1 FOR UPDATE SKIP LOCKED",
+    "SELECT g, title FROM copied WHERE g IN (2, 1) ORDER BY g FOR UPDATE",
+];
+
+#[test]
+fn rows_of_several_shards_are_locked_in_an_order() {
+    for (servers, shards) in [(1, 2), (2, 2), (2, 5)] {
+        let (fleet, oracle) = (Fleet::start(servers), Postgres::start().unwrap());
+        let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+        let mut client = fleet.client();
+        let names = fleet.servers();
+        let by_key = format!("servers = '{names}', shards = '{shards}', algorithm = 'hash_mod'");
+        let tables = [
+            (format!("t ({COLUMNS})"), format!("PARTITION BY HASH (k) USING sharded WITH ({by_key})")),
+            (
+                "copied (g int PRIMARY KEY, title text)".to_owned(),
+                format!("USING sharded WITH (servers = '{names}', broadcast)"),
+            ),
+        ];
+        for (table, rule) in tables {
+            done(&mut alone, &format!("CREATE TABLE {table}"));
+            done(&mut client, &format!("CREATE TABLE {table} {rule}"));
+        }
+        for client in [&mut alone, &mut client] {
+            done(client, "INSERT INTO t SELECT i, 'v' || i, i % 7 FROM generate_series(1, 40) AS s(i)");
+            done(client, "INSERT INTO copied VALUES (1, 'a'), (2, 'b'), (3, 'c')");
+        }
+        for sql in LOCKING {
+            for protocol in [Protocol::Simple, Protocol::Extended] {
+                let (found, expected) = (ask(&mut client, sql, protocol), ask(&mut alone, sql, protocol));
+                assert!(found.error.is_none(), "{sql}: {:?}", found.error);
+                assert_eq!(found.departs_from(&expected, sql), None, "on {shards} shards: {sql}");
+                assert_eq!(found.tag, expected.tag, "on {shards} shards: {sql}");
+            }
+        }
+        // The rows are locked, and no others.
+        let mut other = fleet.client();
+        done(&mut client, "BEGIN");
+        done(&mut client, LOCKING[0]);
+        for k in [3, 5, 9, 14] {
+            let error = refused(&mut other, &format!("SELECT v FROM t WHERE k = {k} FOR UPDATE NOWAIT"));
+            assert!(error.starts_with("55P03"), "{error}");
+            assert!(error.contains("relation \"t\""), "{error}");
+        }
+        done(&mut other, "SELECT v FROM t WHERE k = 4 FOR UPDATE NOWAIT");
+        done(&mut client, LOCKING[5]);
+        for shard in 0..servers {
+            let mut shard = fleet.shard(shard);
+            let error = refused(&mut shard, "SELECT * FROM copied WHERE g = 2 FOR UPDATE NOWAIT");
+            assert!(error.starts_with("55P03"), "{error}");
+            done(&mut shard, "SELECT * FROM copied WHERE g = 3 FOR UPDATE NOWAIT");
+        }
+        done(&mut client, "COMMIT");
+        done(&mut other, "SELECT v FROM t ORDER BY k FOR UPDATE NOWAIT");
+        let error = refused(&mut client, "SELECT k FROM t ORDER BY k LIMIT 2 FOR UPDATE SKIP LOCKED");
+        assert!(error.starts_with("0A000"), "{error}");
+        fleet.ashlar.check_log();
+    }
 }

@@ -121,6 +121,9 @@ pub(super) struct Analysis<'a> {
     pub(super) has_schema_columns: bool,
     /// Whether rows are locked.
     pub(super) locks: bool,
+    /// Whether rows of a table that is on all servers are, and whether those that others have locked are left out then.
+    pub(super) locks_copies: bool,
+    pub(super) skips_locked: bool,
     /// Whether WITH changes rows.
     pub(super) changes: bool,
     /// Occurrences of what WITH changes: that is changed whatever its readers want of it.
@@ -165,6 +168,8 @@ impl<'a> Analysis<'a> {
             has_sources: false,
             has_schema_columns: false,
             locks: false,
+            locks_copies: false,
+            skips_locked: false,
             changes: false,
             sealed: Occurrences::default(),
             fed: Vec::new(),

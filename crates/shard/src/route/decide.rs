@@ -64,7 +64,8 @@ impl Route {
         if let Some(objection) = &self.objection {
             return self.to_engine(objection);
         }
-        if self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast {
+        let is_of_copies = self.kind != Kind::Select || self.locks_copies;
+        if is_of_copies && self.occurrences[0].rule.placement() == Placement::Broadcast {
             return self.broadcast(request);
         }
         if !self.takes_fed(request) {

@@ -278,6 +278,8 @@ pub struct Route {
     text: Box<str>,
     has_rows: bool,
     locks: bool,
+    /// Whether those are rows that all servers have.
+    locks_copies: bool,
     /// Whether WITH changes rows.
     changes: bool,
     /// Keys of rows that are inserted, as far as the statement itself says them.
@@ -465,6 +467,14 @@ impl Route {
             objection.get_or_insert("a table of another home is named".to_owned());
         }
         let is_copied = |at: &Occurrence| at.table.rule.placement() == Placement::Broadcast;
+        if analysis.locks_copies {
+            // Each copy of a row is locked, so that all servers have to find the same rows.
+            let is_same = analysis.is_same_everywhere && !analysis.has_limits && !analysis.skips_locked;
+            if !is_same || !analysis.occurrences.iter().all(is_copied) || functions::names_a_moment(source.text) {
+                objection
+                    .get_or_insert("a row of a broadcast table would be locked in one of its copies only".to_owned());
+            }
+        }
         if analysis.names_system && analysis.occurrences.iter().any(is_copied) {
             objection.get_or_insert("a column that a server makes for its rows is another in each copy".to_owned());
         }
@@ -526,6 +536,7 @@ impl Route {
             text: source.text.into(),
             has_rows,
             locks: analysis.locks,
+            locks_copies: analysis.locks_copies,
             changes: analysis.changes,
             fed: std::mem::take(&mut analysis.fed),
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),

@@ -32,6 +32,7 @@ impl Route {
             text: text.into(),
             has_rows,
             locks: false,
+            locks_copies: false,
             changes: false,
             fed: Vec::new(),
             occurrences: Vec::new(),

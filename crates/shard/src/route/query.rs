@@ -3,8 +3,8 @@
 use ashlar_base::{Error, Result};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    Alias, CommonTableExpr, JoinExpr, JoinType, LockingClause, Node, RangeSubselect, RangeVar, SelectStmt,
-    SetOperation, WithClause, a_const,
+    Alias, CommonTableExpr, JoinExpr, JoinType, LockWaitPolicy, LockingClause, Node, RangeSubselect, RangeVar,
+    SelectStmt, SetOperation, WithClause, a_const,
 };
 
 use super::analysis::{Analysis, Cte};
@@ -100,9 +100,8 @@ impl Analysis<'_> {
             occurrence.table.rule.placement() == Placement::Broadcast
                 && (named.is_empty() || named.contains(&occurrence.alias))
         });
-        if is_copied {
-            self.object("a row of a broadcast table would be locked in one of its copies only");
-        }
+        self.locks_copies |= is_copied;
+        self.skips_locked |= LockWaitPolicy::try_from(clause.wait_policy) == Ok(LockWaitPolicy::LockWaitSkip);
     }
 
     fn simple(&mut self, select: &SelectStmt, outer: Option<&Scope<'_>>, first: usize) -> Result<Query> {

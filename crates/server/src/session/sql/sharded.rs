@@ -14,6 +14,7 @@ mod ddl;
 mod explain;
 mod gather;
 mod named;
+mod ordered;
 mod own;
 mod remotes;
 mod repeatable;
@@ -583,10 +584,7 @@ impl SqlSession {
             Merge::Count | Merge::Concat | Merge::Pass => (false, None),
             Merge::Identical => (true, None),
             Merge::Interleave(order) => (false, Some(order)),
-            Merge::Rows(_) => {
-                return Err(Error::unsupported("locking rows of several shards in an order is not supported")
-                    .with_hint("Leave ORDER BY and LIMIT out, or name the sharding key."));
-            }
+            Merge::Rows(gathering) => return Box::pin(self.lock_in_order(portal, several, gathering, sink)).await,
         };
         let mut kept: Option<Kept> = order.map(|_| Kept::new(self.shared.engine.store().reservation()));
         if has_rows && rows_max > 0 {

@@ -24,7 +24,7 @@ use super::{Executed, Forwarding, Portal, RowSink, Sending, Several, SqlSession,
 use crate::session::CancelToken;
 
 /// Bytes of rows that are handed on together.
-const HANDED_BYTES: usize = 8 * 1024;
+pub(super) const HANDED_BYTES: usize = 8 * 1024;
 
 /// Rows between two turns of the thread's other connections.
 const ROWS_PER_TURN: u64 = 1024;
@@ -434,7 +434,7 @@ fn broken() -> Error {
 }
 
 /// A RowDescription without its last columns.
-fn cut(message: &[u8], hidden: usize) -> Result<Vec<u8>> {
+pub(super) fn cut(message: &[u8], hidden: usize) -> Result<Vec<u8>> {
     let body = message.get(HEADER_BYTES..).ok_or_else(broken)?;
     let count = usize::from(u16::from_be_bytes(*body.first_chunk().ok_or_else(broken)?));
     let kept = count.checked_sub(hidden).ok_or_else(broken)?;
