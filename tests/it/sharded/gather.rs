@@ -87,6 +87,8 @@ const STATEMENTS: &[&str] = &[
 /// Groups that the engine makes: it is not known what equal values have alike, what is added depends on its order, or what is computed with them
 /// is more than arithmetic of numbers.
 const BY_ENGINE: &[&str] = &[
+    "SELECT n, string_agg(v, ',' ORDER BY k DESC), array_agg(k ORDER BY k) FROM t GROUP BY n ORDER BY n",
+    "SELECT string_agg(DISTINCT v, '-' ORDER BY v), array_agg(d ORDER BY k) FILTER (WHERE b) FROM t",
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
     "SELECT n, stddev(f) IS NULL FROM t GROUP BY n ORDER BY n",

@@ -134,6 +134,9 @@ pub(super) struct Analysis<'a> {
     pub(super) makes_nulls: bool,
     /// Whether a column is named that a server makes for its rows.
     pub(super) names_system: bool,
+    /// Whether a function is called that one server answers or nobody, and whether one that locks a number there.
+    pub(super) needs_one_server: bool,
+    pub(super) takes_advisory_locks: bool,
     /// Aggregates and window functions of the query that is being walked.
     pub(super) aggregates: usize,
     pub(super) windows: usize,
@@ -175,6 +178,8 @@ impl<'a> Analysis<'a> {
             fed: Vec::new(),
             makes_nulls: false,
             names_system: false,
+            needs_one_server: false,
+            takes_advisory_locks: false,
             aggregates: 0,
             windows: 0,
             differs: false,
@@ -500,6 +505,7 @@ impl<'a> Analysis<'a> {
             NodeEnum::SubLink(link) => return self.sub_link(link, scope).map(|_| ()),
             NodeEnum::FuncCall(call) => match functions::class(call) {
                 None => {
+                    self.takes_advisory_locks |= functions::is_advisory_lock(call);
                     let name: Vec<&str> = call.funcname.iter().filter_map(nodes::string).collect();
                     self.object(format!("function {} is not known to be safe on a shard", name.join(".")));
                 }
@@ -510,7 +516,10 @@ impl<'a> Analysis<'a> {
                         self.object("an aggregate in a sub-query may be of the query around it");
                     }
                 }
-                Some(Class::Moment) => self.differs = true,
+                Some(Class::Moment) => {
+                    self.differs = true;
+                    self.needs_one_server |= functions::is_of_one_server(call);
+                }
                 // Each row of the result may have its own; rows that each shard makes for itself must be the same.
                 Some(Class::Chance) => self.differs |= self.depth > self.own_depth,
                 Some(_) => {}

@@ -133,7 +133,7 @@ impl Route {
     }
 
     fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {
-        if self.kind == Kind::Select && !self.locks && !self.changes {
+        if self.kind == Kind::Select && !self.locks && !self.changes && !self.needs_one_server {
             return Ok(Decision::Engine { reason: Cow::Borrowed(reason) });
         }
         Err(Error::unsupported(format!("this statement concerns several shards, and {reason}"))

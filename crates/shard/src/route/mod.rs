@@ -282,6 +282,8 @@ pub struct Route {
     locks_copies: bool,
     /// Whether WITH changes rows.
     changes: bool,
+    /// Whether it calls what one server answers or nobody.
+    needs_one_server: bool,
     /// Keys of rows that are inserted, as far as the statement itself says them.
     fed: Vec<Fed>,
     /// The tables, as often as they are named.
@@ -462,6 +464,10 @@ fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeV
 impl Route {
     fn new(source: &Source<'_>, mut analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
         let Walked { kind, has_rows, rows, anchors, mut several } = walked;
+        if analysis.takes_advisory_locks {
+            return Err(Error::unsupported("advisory locks are not supported in statements on sharded tables")
+                .with_hint("Each server would lock for itself: lock rows, or SET sharded_server to name the server."));
+        }
         let mut objection = analysis.objection.clone();
         if analysis.is_elsewhere {
             objection.get_or_insert("a table of another home is named".to_owned());
@@ -538,6 +544,7 @@ impl Route {
             locks: analysis.locks,
             locks_copies: analysis.locks_copies,
             changes: analysis.changes,
+            needs_one_server: analysis.needs_one_server,
             fed: std::mem::take(&mut analysis.fed),
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,

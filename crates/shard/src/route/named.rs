@@ -34,6 +34,7 @@ impl Route {
             locks: false,
             locks_copies: false,
             changes: false,
+            needs_one_server: false,
             fed: Vec::new(),
             occurrences: Vec::new(),
             template: Template::default(),
