@@ -53,10 +53,11 @@ pub(super) fn no<T>(reason: &str) -> Attempt<T> {
 
 /// Sorting and counting off.
 pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
-    if LimitOption::try_from(select.limit_option) == Ok(LimitOption::WithTies) {
-        return no("rows that are alike are counted off together");
-    }
+    let has_ties = LimitOption::try_from(select.limit_option) == Ok(LimitOption::WithTies);
     let clauses = Clauses::of(text)?;
+    if has_ties != clauses.has_ties {
+        return no("it cannot be seen in the text how rows are counted off");
+    }
     let mut splices = Vec::new();
     let mut keys = Vec::new();
     let mut hidden = Vec::new();
@@ -87,7 +88,7 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     }
     let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
     splices.extend(counted_off(&take, &skip, &clauses, true)?);
-    let merge = RowMerge { keys, hidden: count, ..RowMerge::default() };
+    let merge = RowMerge { keys, hidden: count, has_ties, ..RowMerge::default() };
     gathered(select, text, splices, Added { outputs: count, groups: 0 }, merge, (take, skip))
 }
 
@@ -100,6 +101,9 @@ pub(super) fn distinct(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     if gathered.merge.hidden > 0 {
         // Of rows that are alike it may be another one for each; a shard with one more column would not say that.
         return no("rows that are alike are sorted by what they do not show");
+    }
+    if gathered.merge.has_ties {
+        return no("rows that are alike are counted off together");
     }
     gathered.merge.aggregates = vec![Aggregate::Group; select.target_list.len()];
     Ok(gathered)
@@ -356,8 +360,9 @@ pub(super) struct Clauses {
     pub(super) sort: Vec<Range<usize>>,
     /// The expression of LIMIT, or of FETCH; of one that leaves its number out, the place before the word ROW.
     pub(super) limit: Option<Range<usize>>,
-    /// Whether it is FETCH.
+    /// Whether it is FETCH, and whether that takes rows with the last one that are sorted like it.
     pub(super) is_fetch: bool,
+    pub(super) has_ties: bool,
     /// The expression of OFFSET.
     pub(super) offset: Option<Range<usize>>,
 }
@@ -421,10 +426,9 @@ impl Clauses {
                 }
                 "fetch" => {
                     let mut end = end_of(*at);
-                    if tokens[*at..end].iter().any(|token| is_word(token, text, &["ties"])) {
-                        return no("rows that are alike are counted off together");
-                    }
-                    while end > at + 2 && is_word(&tokens[end - 1], text, &["row", "rows", "only"]) {
+                    clauses.has_ties = end > *at && is_word(&tokens[end - 1], text, &["ties"]);
+                    let behind = ["row", "rows", "only", "with", "ties"];
+                    while end > at + 2 && is_word(&tokens[end - 1], text, &behind) {
                         end -= 1;
                     }
                     let before_row = || tokens.get(at + 2).map(|(_, place)| place.start..place.start);
@@ -472,7 +476,9 @@ mod tests {
             assert!(clauses.is_fetch && text[place.end..].trim_start().starts_with("ROW"), "{text}");
             assert_eq!(&text[place], limit);
         }
-        assert!(Clauses::of("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES").is_err());
+        let with_ties = "SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES";
+        let clauses = Clauses::of(with_ties).unwrap();
+        assert_eq!((&with_ties[clauses.limit.unwrap()], clauses.has_ties), ("2", true));
         assert_eq!(scan::word(text, 0, "limit").map(|place| &text[place.end..place.end + 3]), Some(" $1"));
     }
 }

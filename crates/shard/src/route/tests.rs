@@ -238,7 +238,8 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a OFFSET 3", "0,1,2 Rows 3+all"),
         ("SELECT * FROM a LIMIT -1", "2201W..."),
         ("SELECT * FROM a LIMIT 1 + 1", "engine..."),
-        ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
+        ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "0,1,2 Rows 0+1"),
+        ("SELECT DISTINCT x FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
         ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
         ("SELECT * FROM a ORDER BY x FETCH FIRST 2 ROWS ONLY", "0,1,2 Rows 0+2"),
         ("SELECT * FROM a ORDER BY x OFFSET 3 ROWS FETCH NEXT ROW ONLY", "0,1,2 Rows 3+1"),
@@ -366,6 +367,10 @@ fn shards_are_asked_for_what_is_put_together() {
     assert_eq!(
         first("SELECT k FROM a ORDER BY x USING > OFFSET 3 ROWS FETCH NEXT ROW ONLY"),
         "SELECT k , x AS \"_ashlar_1\" FROM a ORDER BY x USING > OFFSET 0 ROWS FETCH NEXT (4) ROW ONLY"
+    );
+    assert_eq!(
+        first("SELECT k FROM a ORDER BY k OFFSET $1 FETCH FIRST 2 ROWS WITH TIES"),
+        "SELECT k FROM a ORDER BY k OFFSET 0 FETCH FIRST (2 + coalesce(CAST($1 AS bigint), 0)) ROWS WITH TIES"
     );
     assert_eq!(
         first("SELECT k FROM a FETCH FIRST $1 ROWS ONLY"),
