@@ -37,6 +37,8 @@ pub struct RowMerge {
     pub computed: Vec<Computed>,
     /// Whether rows that are sorted like the last one that is wanted are wanted too.
     pub has_ties: bool,
+    /// Whether the shards are asked for columns that nobody can name here, which may be others on each of them.
+    pub has_open_stars: bool,
 }
 
 /// A column that rows are sorted by.

@@ -107,6 +107,8 @@ pub(super) struct Analysis<'a> {
     /// Where columns are counted and not named, and their names: a shard's table may have them in another order. Where a constraint is named,
     /// and its columns: it may have another name there.
     pub(super) named: Vec<(Range<usize>, String)>,
+    /// The stars of the query that makes the rows of the result: where they stand, and the columns that they are, where these are certain.
+    pub(super) stars: Vec<Option<(Range<usize>, String)>>,
     /// Whether the columns of a star are counted.
     pub(super) names_stars: bool,
     /// Why no shard can be given the statement's text.
@@ -164,6 +166,7 @@ impl<'a> Analysis<'a> {
             references: HashMap::new(),
             lists: Vec::new(),
             named: Vec::new(),
+            stars: Vec::new(),
             names_stars: false,
             objection: None,
             is_elsewhere: false,

@@ -90,7 +90,15 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();
     aggregates.append(&mut asked.further);
-    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having, computed: asked.computed, has_ties: false };
+    let merge = RowMerge {
+        keys,
+        hidden: added.outputs,
+        aggregates,
+        having,
+        computed: asked.computed,
+        has_ties: false,
+        has_open_stars: false,
+    };
     several::gathered(select, about.text, splices, added, merge, (take, skip))
 }
 

@@ -395,11 +395,16 @@ impl Analysis<'_> {
 
     /// Names the columns of a star of rows that are inserted. `of`: what is written before it.
     pub(super) fn name_star(&mut self, target: &Node, of: &[&str], from: &From) -> Result<()> {
-        let Some((place, names)) = self.place_of_star(target, of).zip(columns_of_star(of, from)) else {
+        let Some((place, names)) = self.named_star(target, of, from) else {
             return Err(Error::unsupported("the columns of a star in this INSERT cannot be named in its text"));
         };
         self.named.push((place, names));
         Ok(())
+    }
+
+    /// Where a star stands, and the columns that it is; `None` where these are not certain. `of`: what is written before it.
+    pub(super) fn named_star(&self, target: &Node, of: &[&str], from: &From) -> Option<(Range<usize>, String)> {
+        self.place_of_star(target, of).zip(columns_of_star(of, from))
     }
 
     fn place_of_star(&self, target: &Node, of: &[&str]) -> Option<Range<usize>> {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What each part says stays as it is: the rows of a server are those of its shards, in the order that all are put together in. Columns are
-//! counted here, so that whoever asks makes sure that all parts have the same ones.
+//! counted here: those of a star are named in the parts, and whoever asks makes sure that all parts have the same ones.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,8 @@ impl<'r> Forward<'r> {
     pub fn is_joinable(&self) -> bool {
         let bytes: usize = self.statements.iter().map(|one| one.text.len()).sum();
         let is_whole = self.statements.iter().all(|one| one.parameters.is_none());
-        self.servers().len() == self.statements.len() || (is_whole && bytes <= PARTS_BYTES_MAX)
+        let is_open = matches!(&self.merge, Merge::Rows(gathering) if gathering.merge.has_open_stars);
+        self.servers().len() == self.statements.len() || (is_whole && !is_open && bytes <= PARTS_BYTES_MAX)
     }
 
     /// The same with one statement for each server; `None`: each has one already.

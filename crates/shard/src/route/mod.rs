@@ -295,6 +295,8 @@ pub struct Route {
     lists: Vec<List>,
     /// Names of columns that the statement counts: spliced for every shard.
     columns: Vec<String>,
+    /// The columns of its stars: spliced where the shards' columns are counted beside each other.
+    stars: Vec<String>,
     /// By shard: the text of a statement that one of them carries out, once it has been. None where it is the statement's own there.
     texts: Vec<OnceLock<Box<str>>>,
     /// By occurrence: what a name in the text becomes besides the physical one.
@@ -528,6 +530,7 @@ impl Route {
         };
         if let Ok(Several::Gathered(gathered, moved)) = &mut several {
             *moved = template.moved(|at| gathered.moved(at));
+            gathered.merge.has_open_stars = analysis.stars.iter().any(Option::is_none);
         }
         let placed = |list: &analysis::List| {
             let rule = &analysis.occurrences[list.occurrence].table.rule;
@@ -550,6 +553,7 @@ impl Route {
             template,
             lists,
             columns: analysis.named.iter().map(|(_, names)| names.clone()).collect(),
+            stars: analysis.stars.iter().flatten().map(|(_, names)| names.clone()).collect(),
             texts,
             names,
             targets,
@@ -624,6 +628,11 @@ impl Route {
         value.checked_sub(self.occurrences.len()).is_some_and(|list| list < self.lists.len())
     }
 
+    /// Whether a hole of the template takes the columns of a star.
+    fn is_star(&self, value: usize) -> bool {
+        value >= self.occurrences.len() + self.lists.len() + self.columns.len()
+    }
+
     /// What makes keys for rows of VALUES that leave them out; `None` where none does.
     pub fn generator(&self) -> Option<Generator> {
         let generated = self.rows.as_ref()?.generated.as_ref()?;
@@ -649,7 +658,7 @@ impl Route {
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)
             + self.lists.iter().map(|list| list.items.len() * 32).sum::<usize>()
-            + self.columns.iter().map(|names| names.len() + size_of::<String>()).sum::<usize>()
+            + self.columns.iter().chain(&self.stars).map(|names| names.len() + size_of::<String>()).sum::<usize>()
     }
 }
 
@@ -686,6 +695,7 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
         }
     }
     let further = analysis.lists.iter().map(|list| &list.place).chain(analysis.named.iter().map(|(place, _)| place));
+    let further = further.chain(analysis.stars.iter().flatten().map(|(place, _)| place));
     for (place, value) in further.zip(analysis.occurrences.len()..) {
         holes.push(Hole { place: place.clone(), value });
     }

@@ -40,6 +40,7 @@ impl Route {
             template: Template::default(),
             lists: Vec::new(),
             columns: Vec::new(),
+            stars: Vec::new(),
             texts: Vec::new(),
             names: Vec::new(),
             targets: Vec::new(),

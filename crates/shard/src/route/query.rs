@@ -134,6 +134,9 @@ impl Analysis<'_> {
                     self.has_schema_columns |= of.len() > 1;
                     if self.names_stars {
                         self.name_star(target, &of, &from)?;
+                    } else if self.depth == self.own_depth {
+                        let star = self.named_star(target, &of, &from);
+                        self.stars.push(star);
                     }
                 }
             }

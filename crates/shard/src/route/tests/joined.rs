@@ -47,6 +47,30 @@ fn shards_of_one_server_are_asked_together() {
 }
 
 #[test]
+fn columns_of_stars_are_named_where_they_are_counted() {
+    let asked = joined("SELECT *, h.*, x AS y FROM h ORDER BY t LIMIT 1");
+    assert!(!asked[0].1.contains('*'), "{asked:?}");
+    let asked = joined("SELECT * FROM h JOIN h AS i ON h.k = i.k ORDER BY h.x");
+    let columns = ["h", "i"].map(|of| format!("\"{of}\".\"k\", \"{of}\".\"x\", \"{of}\".\"t\"")).join(", ");
+    for (_, text) in &asked {
+        assert_eq!(text.matches(&format!("(SELECT {columns} , h.x AS \"_ashlar_1\" FROM ")).count(), 2, "{text}");
+    }
+    assert_eq!(asked.len(), 2);
+    // Nobody knows here which columns a merged join shows first.
+    let world = World::new();
+    let is_joinable = |sql: &str| {
+        let route = world.route(sql).unwrap().unwrap();
+        let Decision::Forward(forward) = route.decide(&Request::default()).unwrap() else { panic!("{sql}") };
+        forward.is_joinable()
+    };
+    assert!(!is_joinable("SELECT * FROM h NATURAL JOIN \"all\" LIMIT 3"));
+    assert!(is_joinable("SELECT x FROM h NATURAL JOIN \"all\" LIMIT 3"));
+    // Where one shard of each server answers, the text stays.
+    let text = world.texts("SELECT * FROM h WHERE k IN (0, 1) LIMIT 3")[0].1.clone();
+    assert!(text.starts_with("SELECT * FROM"), "{text}");
+}
+
+#[test]
 fn a_server_with_one_shard_is_asked_as_it_is() {
     assert!(joined("SELECT x FROM a ORDER BY x").is_empty());
     let asked = joined("SELECT x FROM h WHERE k IN (0, 1, 2) ORDER BY x");
