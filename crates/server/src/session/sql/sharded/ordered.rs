@@ -74,7 +74,7 @@ impl SqlSession {
         let hidden = gathering.merge.hidden;
         let first = &forward.statements[0];
         let mut is_c_collated = true;
-        for sent in forward.statements.iter().rev() {
+        for sent in &forward.statements {
             let place = self.begin_remote(sent.server).await?;
             is_c_collated &= self.remotes[place].lease.is_c_collated();
         }
