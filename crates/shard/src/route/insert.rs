@@ -533,8 +533,13 @@ fn columns_of_star(of: &[&str], from: &From) -> Option<String> {
     }
     let mut written: Vec<String> = Vec::new();
     for table in &tables {
-        for column in &table.columns {
-            written.push(format!("{}.{}", quoted(&table.alias), quoted(column.name.as_ref()?)));
+        for (at, column) in table.columns.iter().enumerate() {
+            let name = column.name.as_ref()?;
+            // One of two columns of this name cannot be told by it.
+            if table.columns[..at].iter().any(|other| other.name.as_ref() == Some(name)) {
+                return None;
+            }
+            written.push(format!("{}.{}", quoted(&table.alias), quoted(name)));
         }
     }
     // Columns that a join has merged are there once.

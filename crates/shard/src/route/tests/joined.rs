@@ -64,6 +64,7 @@ fn columns_of_stars_are_named_where_they_are_counted() {
         forward.is_joinable()
     };
     assert!(!is_joinable("SELECT * FROM h NATURAL JOIN \"all\" LIMIT 3"));
+    assert!(!is_joinable("SELECT * FROM (SELECT k, x AS k FROM h) AS s LIMIT 3"));
     assert!(is_joinable("SELECT x FROM h NATURAL JOIN \"all\" LIMIT 3"));
     // Where one shard of each server answers, the text stays.
     let text = world.texts("SELECT * FROM h WHERE k IN (0, 1) LIMIT 3")[0].1.clone();
