@@ -615,7 +615,7 @@ impl SqlSession {
             && parameters_of(&again).0.is_some_and(|types| types != told)
         {
             // A column has another type by now. Parameters have those that the client was told of, as in PostgreSQL.
-            kept = Arc::new(portal::Source { sql: source.sql.clone(), declared: told.to_vec() });
+            kept = Arc::new(Source { sql: source.sql.clone(), declared: told.to_vec() });
             let Some(as_told) = self.plan_prepared(&kept.sql, &kept.declared).await? else { return Ok(()) };
             again = as_told;
         }
