@@ -51,6 +51,7 @@ mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;
+mod within_one;
 mod workers;
 
 use std::net::SocketAddr;

@@ -469,6 +469,13 @@ impl Error {
         Self::new(ErrorCode::InternalError, message)
     }
 
+    /// Says it in other words.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
+        self
+    }
+
     /// Adds a detail.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {

@@ -358,19 +358,23 @@ fn shards_of_one_server_are_compared_too() {
         &format!("CREATE TABLE t (k bigint PRIMARY KEY, v int) PARTITION BY HASH (k) USING sharded WITH ({with})"),
     );
     done(&mut client, "INSERT INTO t SELECT i, i FROM generate_series(1, 100) AS s(i)");
-    let sql = "SELECT * FROM t";
+    let (sql, sorted) = ("SELECT * FROM t", "SELECT * FROM t ORDER BY v DESC LIMIT 100");
     let mut early = fleet.client();
     prepare(&mut early, "early", sql).unwrap();
     for form in [Form::Simple, Form::Text, Form::Binary] {
-        assert_eq!(ask(&mut client, sql, form).unwrap().rows.len(), 100, "{form:?}");
+        for sql in [sql, sorted] {
+            assert_eq!(ask(&mut client, sql, form).unwrap().rows.len(), 100, "{form:?}");
+        }
     }
     // The last one of its server.
     done(&mut fleet.shard(1), "ALTER TABLE t_3 ALTER COLUMN v TYPE bigint");
     let mut fresh = fleet.client();
     for client in [&mut client, &mut fresh] {
         for form in [Form::Simple, Form::Text, Form::Binary] {
-            let error = ask(client, sql, form).unwrap_err();
-            assert!(error.contains("s1"), "{form:?}: {error}");
+            for sql in [sql, sorted] {
+                let error = ask(client, sql, form).unwrap_err();
+                assert!(error.contains("s1"), "{form:?}: {error}");
+            }
         }
         assert_eq!(ask(client, "SELECT k FROM t", Form::Text).unwrap().rows.len(), 100);
         assert_eq!(ask(client, "SELECT k FROM t", Form::Simple).unwrap().rows.len(), 100);
@@ -378,7 +382,9 @@ fn shards_of_one_server_are_compared_too() {
     assert!(run(&mut early, "early", &[], Form::Binary).unwrap_err().contains("s1"));
     // What is compared is not whose table it is.
     done(&mut fleet.shard(1), "ALTER TABLE t_3 ALTER COLUMN v TYPE int");
-    assert_eq!(ask(&mut fresh, sql, Form::Simple).unwrap().rows.len(), 100);
-    assert_eq!(ask(&mut fresh, sql, Form::Binary).unwrap().rows.len(), 100);
+    for sql in [sql, sorted] {
+        assert_eq!(ask(&mut fresh, sql, Form::Simple).unwrap().rows.len(), 100);
+        assert_eq!(ask(&mut fresh, sql, Form::Binary).unwrap().rows.len(), 100);
+    }
     fleet.ashlar.check_log();
 }

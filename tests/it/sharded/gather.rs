@@ -43,6 +43,13 @@ const STATEMENTS: &[&str] = &[
     "SELECT bit_and(n), bit_or(s) FILTER (WHERE b), bit_xor(k), bit_or(k) FILTER (WHERE n > 1000) FROM t",
     "SELECT s, avg(d) AS a FROM t GROUP BY s, b ORDER BY a DESC NULLS LAST, s LIMIT 4",
     "SELECT n FROM t GROUP BY n ORDER BY n LIMIT 0",
+    "SELECT min(v::char(6)), max(v::char(6)) FROM t",
+    "SELECT v::char(6) AS ch, k FROM t ORDER BY ch NULLS FIRST, k LIMIT 9",
+    "SELECT k FROM t ORDER BY n USING > NULLS LAST, k OFFSET 2 ROWS FETCH NEXT 7 ROWS ONLY",
+    "SELECT n, count(*) FROM t GROUP BY n ORDER BY n FETCH FIRST ROW ONLY",
+    "SELECT n FROM t ORDER BY n DESC NULLS LAST FETCH FIRST 4 ROWS WITH TIES",
+    "SELECT s FROM t WHERE n > 3 ORDER BY s OFFSET 3 FETCH FIRST ROW WITH TIES",
+    "SELECT *, d AS other FROM t ORDER BY day, at DESC, k OFFSET 30",
     "SELECT d, count(*) FROM t GROUP BY d ORDER BY d",
     "SELECT n, avg(DISTINCT k), count(DISTINCT k) FROM t GROUP BY n ORDER BY n",
     "SELECT n, count(DISTINCT s), count(*), sum(DISTINCT s), avg(DISTINCT d) FROM t GROUP BY n ORDER BY n",
@@ -82,6 +89,8 @@ const STATEMENTS: &[&str] = &[
 /// Groups that the engine makes: it is not known what equal values have alike, what is added depends on its order, or what is computed with them
 /// is more than arithmetic of numbers.
 const BY_ENGINE: &[&str] = &[
+    "SELECT n, string_agg(v, ',' ORDER BY k DESC), array_agg(k ORDER BY k) FROM t GROUP BY n ORDER BY n",
+    "SELECT string_agg(DISTINCT v, '-' ORDER BY v), array_agg(d ORDER BY k) FILTER (WHERE b) FROM t",
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
     "SELECT n, stddev(f) IS NULL FROM t GROUP BY n ORDER BY n",
@@ -113,13 +122,15 @@ fn fill(clients: &mut [&mut pg::Connection]) {
 
 #[test]
 fn rows_put_together_are_those_of_one_server() {
-    for shards in [2, 3] {
-        let fleet = Fleet::start(shards);
+    // As many shards as servers, and more.
+    for (servers, shards) in [(2, 2), (3, 3), (2, 5)] {
+        let fleet = Fleet::start(servers);
         let oracle = Postgres::start().unwrap();
         let mut alone = pg::Connection::connect(oracle.address()).unwrap();
         let mut client = fleet.client();
         done(&mut alone, &format!("CREATE TABLE t ({COLUMNS})"));
-        done(&mut client, &format!("CREATE TABLE t ({}) {}", COLUMNS.replace(" COLLATE \"C\"", ""), fleet.by("k")));
+        let by = fleet.by("k").replace("algorithm", &format!("shards = '{shards}', algorithm"));
+        done(&mut client, &format!("CREATE TABLE t ({}) {by}", COLUMNS.replace(" COLLATE \"C\"", "")));
         fill(&mut [&mut alone, &mut client]);
         for sql in STATEMENTS {
             let route = format!("{:?}", rows(&mut client, &format!("EXPLAIN (ROUTE) {sql}")));
@@ -131,6 +142,9 @@ fn rows_put_together_are_those_of_one_server() {
             }
             assert_eq!(found, expected, "on {shards} shards: {sql}");
         }
+        let by_shards = "SELECT coalesce(sum(statements), 0)::int FROM ashlar.routes WHERE route = 'shards'";
+        let by_shards: usize = client.value(by_shards).unwrap().parse().unwrap();
+        assert!(by_shards > STATEMENTS.len() / 2, "on {shards} shards: only {by_shards}");
         for sql in BY_ENGINE {
             assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "on {shards} shards: {sql}");
         }

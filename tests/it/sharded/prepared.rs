@@ -383,3 +383,29 @@ fn a_shard_that_was_not_asked_is_not_lost_with_the_one_that_failed() {
     assert_eq!(watcher.value(pids).unwrap(), before);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn parameters_keep_their_types_when_a_column_gets_another() {
+    let fleet = Fleet::start(2);
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, g int) {}", fleet.by("k")));
+    prepare(&mut client, "put", "INSERT INTO t VALUES ($1, $2)").unwrap();
+    let put = |client: &mut pg::Connection, k: i64| {
+        run(client, "put", &[k.to_string().as_bytes(), b"7"], Form::Text)
+            .unwrap_or_else(|error| panic!("{k}: {error}"));
+    };
+    put(&mut client, 0);
+    for (round, new) in ["bigint", "smallint", "numeric(9,2)"].into_iter().enumerate() {
+        done(&mut other, &format!("ALTER TABLE t ALTER COLUMN g TYPE {new}"));
+        for k in 1..=8 {
+            put(&mut client, 100 * round as i64 + k);
+        }
+    }
+    let found = rows(&mut client, "SELECT count(*), sum(g)::int FROM t");
+    assert_eq!(found, [[Some("25".to_owned()), Some("175".to_owned())]]);
+    // What is told anew has the new type.
+    prepare(&mut other, "put", "INSERT INTO t VALUES ($1, $2)").unwrap();
+    run(&mut other, "put", &[b"500", b"7.25"], Form::Text).unwrap();
+    assert_eq!(client.value("SELECT g FROM t WHERE k = 500").unwrap(), "7.25");
+    fleet.ashlar.check_log();
+}

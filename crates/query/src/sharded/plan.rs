@@ -63,6 +63,12 @@ impl ShardedPlan {
         };
         // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
         if is_change(parsed) && !route.has_sample() {
+            if changes_in_with(&parsed.node) {
+                return Err(Error::unsupported(
+                    "WITH that changes rows of tables on different servers is not supported",
+                )
+                .with_hint("Write the changes as statements of their own, in one transaction."));
+            }
             return Ok(None);
         }
         // Without a parameter nothing is left to be known.
@@ -219,7 +225,22 @@ impl ShardedPlan {
 
 /// Whether the rows of a change that the router refuses are the engine's to compute.
 fn is_computed_here(parsed: &ParsedStatement, why: &Error) -> bool {
-    is_change(parsed) && why.code() == ErrorCode::FeatureNotSupported
+    is_change(parsed) && why.code() == ErrorCode::FeatureNotSupported && !changes_in_with(&parsed.node)
+}
+
+/// Whether WITH changes rows, which the engine never does.
+fn changes_in_with(node: &NodeEnum) -> bool {
+    let with = match node {
+        NodeEnum::InsertStmt(insert) => &insert.with_clause,
+        NodeEnum::UpdateStmt(update) => &update.with_clause,
+        NodeEnum::DeleteStmt(delete) => &delete.with_clause,
+        _ => return false,
+    };
+    with.iter().flat_map(|with| &with.ctes).any(|cte| {
+        let Some(NodeEnum::CommonTableExpr(cte)) = &cte.node else { return false };
+        let query = cte.ctequery.as_ref().and_then(|query| query.node.as_ref());
+        !matches!(query, Some(NodeEnum::SelectStmt(_)))
+    })
 }
 
 fn is_change(parsed: &ParsedStatement) -> bool {
@@ -231,17 +252,13 @@ pub fn is_one_shard(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Forward(forward) if forward.statements.len() == 1 && matches!(forward.merge, Merge::Pass))
 }
 
-/// Whether several shards answer, and their rows become the statement's by putting them together: each from a connection
-/// of its own where they are sorted.
+/// Whether several shards answer, and their rows become the statement's by putting them together: each server's from one connection where
+/// they are sorted.
 pub fn is_gathered(decision: &Decision<'_>) -> bool {
     let Decision::Forward(forward) = decision else { return false };
     match &forward.merge {
         Merge::Concat => true,
-        Merge::Rows(_) => {
-            let mut servers: Vec<&str> = forward.statements.iter().map(|sent| sent.server).collect();
-            servers.sort_unstable();
-            servers.windows(2).all(|pair| pair[0] != pair[1])
-        }
+        Merge::Rows(_) => forward.is_joinable(),
         Merge::Pass | Merge::Count | Merge::Identical | Merge::Interleave(_) => false,
     }
 }

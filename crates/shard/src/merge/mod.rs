@@ -35,6 +35,10 @@ pub struct RowMerge {
     pub having: Option<Having>,
     /// What is computed of those, in the order of its columns.
     pub computed: Vec<Computed>,
+    /// Whether rows that are sorted like the last one that is wanted are wanted too.
+    pub has_ties: bool,
+    /// Whether the shards are asked for columns that nobody can name here, which may be others on each of them.
+    pub has_open_stars: bool,
 }
 
 /// A column that rows are sorted by.
@@ -147,6 +151,9 @@ pub struct Merger {
     order: Vec<usize>,
     skip: u64,
     take: Option<u64>,
+    has_ties: bool,
+    /// What the last row is sorted by that was wanted by its number, where others may come with it.
+    last: Option<Vec<Option<Comparable>>>,
     /// The rows of groups, once all of them are complete.
     answers: Option<std::vec::IntoIter<Vec<u8>>>,
 }
@@ -216,6 +223,8 @@ impl Merger {
             order: Vec::with_capacity(sources),
             skip: gathering.skip,
             take: gathering.take,
+            has_ties: merge.has_ties,
+            last: None,
             answers: None,
         })
     }
@@ -233,9 +242,19 @@ impl Merger {
 
     /// Whether no row will come any more: what the sources still have is not needed.
     pub fn is_done(&self) -> bool {
-        self.take == Some(0)
+        (self.take == Some(0) && !self.may_have_ties())
             || self.answers.as_ref().is_some_and(|answers| answers.len() == 0)
             || (self.order.is_empty() && self.groups.is_none() && self.sources.iter().all(|source| source.is_finished))
+    }
+
+    /// Whether the next row may be sorted like the last one that was wanted.
+    fn may_have_ties(&self) -> bool {
+        let Some(last) = &self.last else { return false };
+        if self.sources.iter().any(|source| source.row.is_none() && !source.is_finished) {
+            return true;
+        }
+        let next = self.order.last().and_then(|source| self.sources[*source].row.as_ref());
+        next.is_some_and(|row| compare(&self.keys, &row.keys, last).is_eq())
     }
 
     /// Bytes that groups hold, about.
@@ -295,7 +314,11 @@ impl Merger {
             return Ok(None);
         }
         if let Some(take) = &mut self.take {
-            *take -= 1;
+            // One more that is sorted like the last is not counted.
+            *take = take.saturating_sub(1);
+            if *take == 0 && self.has_ties && self.last.is_none() {
+                self.last = Some(row.keys);
+            }
         }
         shown(row.body, self.hidden).map(Some)
     }

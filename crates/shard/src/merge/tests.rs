@@ -271,6 +271,54 @@ fn groups_are_told_apart_by_what_equal_values_have_alike() {
 }
 
 #[test]
+fn rows_that_are_sorted_like_the_last_come_with_it() {
+    let key = SortKey { column: Place::FromStart(0), is_descending: false, nulls_first: false, is_c_collated: false };
+    let merge = RowMerge { keys: vec![key], has_ties: true, ..RowMerge::default() };
+    let merged = |skip: u64, take: Option<u64>| {
+        let gathering = Gathering { merge: &merge, skip, take };
+        let mut merger = Merger::new(&gathering, &[INT8], 2, false).unwrap();
+        let mut sources = [vec!["1", "2", "2", "5"], vec!["1", "2", "3"]].map(Vec::into_iter);
+        let mut found = Vec::new();
+        loop {
+            while let Some(at) = merger.needs() {
+                match sources[at].next() {
+                    Some(cell) => merger.push(at, &body(&[Some(cell)])).unwrap(),
+                    None => merger.finish(at),
+                }
+            }
+            match merger.pop().unwrap() {
+                Some(row) => found.push(row[6..].to_vec()),
+                None if merger.is_done() => break,
+                None => {}
+            }
+        }
+        String::from_utf8(found.concat()).unwrap()
+    };
+    assert_eq!(merged(0, Some(0)), "");
+    assert_eq!(merged(0, Some(1)), "11");
+    assert_eq!(merged(0, Some(2)), "11");
+    assert_eq!(merged(0, Some(3)), "11222");
+    assert_eq!(merged(3, Some(1)), "22");
+    assert_eq!(merged(0, Some(6)), "112223");
+    assert_eq!(merged(0, Some(7)), "1122235");
+    assert_eq!(merged(0, Some(70)), "1122235");
+    assert_eq!(merged(1, None), "122235");
+}
+
+#[test]
+fn characters_are_compared_without_blanks_at_their_end() {
+    let merge = RowMerge { aggregates: vec![Aggregate::Min, Aggregate::Max], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    assert!(Merger::new(&gathering, &[CHARACTER, CHARACTER], 2, false).is_err());
+    let mut merger = Merger::new(&gathering, &[CHARACTER, CHARACTER], 2, true).unwrap();
+    for (source, cells) in [["b   ", "b\t  "], ["a   ", "b   "]].into_iter().enumerate() {
+        merger.push(source, &body(&cells.map(Some))).unwrap();
+        merger.finish(source);
+    }
+    assert_eq!(merger.pop().unwrap().unwrap(), body(&[Some("a   "), Some("b\t  ")]));
+}
+
+#[test]
 fn having_keeps_groups_of_which_it_is_true() {
     use Comparison::{Equal, Greater, NotEqual};
     let compare =

@@ -55,14 +55,17 @@ pub(super) fn check_order(field: Field, is_c_collated: bool) -> Result<()> {
     if field.oid == NUMERIC {
         return Ok(());
     }
-    match scalar(field.oid) {
-        Some(ScalarType::Text | ScalarType::Varchar { .. }) if !is_c_collated => {
-            Err(Error::unsupported("the order of text is that of the servers' collation, which only they know")
-                .with_hint("Write ORDER BY ... COLLATE \"C\"."))
-        }
-        Some(_) => Ok(()),
-        None => Err(Error::unsupported("rows of several shards cannot be put in the order of this type")),
+    let is_known = match scalar(field.oid) {
+        Some(ScalarType::Text | ScalarType::Varchar { .. }) => is_c_collated,
+        Some(_) => true,
+        None if field.oid == CHARACTER => is_c_collated,
+        None => return Err(Error::unsupported("rows of several shards cannot be put in the order of this type")),
+    };
+    if is_known {
+        return Ok(());
     }
+    Err(Error::unsupported("the order of text is that of the servers' collation, which only they know")
+        .with_hint("Write ORDER BY ... COLLATE \"C\"."))
 }
 
 /// # Errors
@@ -190,6 +193,11 @@ impl Comparable {
     pub(super) fn read(field: Field, bytes: &[u8]) -> Result<Self> {
         if field.oid == NUMERIC {
             return decimal(field, bytes).map(Self::Decimal);
+        }
+        if field.oid == CHARACTER {
+            // Blanks at its end are not compared, and both forms are the text itself.
+            let text = text::utf8(without_last(bytes, b' '))?;
+            return Ok(Self::Value(Value::Text(text.into())));
         }
         let scalar = scalar(field.oid).ok_or_else(broken)?;
         let value = if field.is_binary {

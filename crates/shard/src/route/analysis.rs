@@ -70,6 +70,14 @@ pub(super) struct List {
     pub(super) items: Vec<(Range<usize>, Key)>,
 }
 
+/// The sharding key of a row that is inserted, as the statement says it; `None` where that is read somewhere.
+#[derive(Debug)]
+pub(super) struct Fed {
+    pub(super) occurrence: usize,
+    /// In the order of the key.
+    pub(super) operands: Vec<Option<Operand>>,
+}
+
 /// A CTE in force.
 #[derive(Clone, Debug)]
 pub(super) struct Cte {
@@ -99,6 +107,8 @@ pub(super) struct Analysis<'a> {
     /// Where columns are counted and not named, and their names: a shard's table may have them in another order. Where a constraint is named,
     /// and its columns: it may have another name there.
     pub(super) named: Vec<(Range<usize>, String)>,
+    /// The stars of the query that makes the rows of the result: where they stand, and the columns that they are, where these are certain.
+    pub(super) stars: Vec<Option<(Range<usize>, String)>>,
     /// Whether the columns of a star are counted.
     pub(super) names_stars: bool,
     /// Why no shard can be given the statement's text.
@@ -113,6 +123,22 @@ pub(super) struct Analysis<'a> {
     pub(super) has_schema_columns: bool,
     /// Whether rows are locked.
     pub(super) locks: bool,
+    /// Whether rows of a table that is on all servers are, and whether those that others have locked are left out then.
+    pub(super) locks_copies: bool,
+    pub(super) skips_locked: bool,
+    /// Whether WITH changes rows.
+    pub(super) changes: bool,
+    /// Occurrences of what WITH changes: that is changed whatever its readers want of it.
+    pub(super) sealed: Occurrences,
+    /// Keys of rows that are inserted, as far as the statement itself says them.
+    pub(super) fed: Vec<Fed>,
+    /// Whether a query may make NULL of a column that has none.
+    pub(super) makes_nulls: bool,
+    /// Whether a column is named that a server makes for its rows.
+    pub(super) names_system: bool,
+    /// Whether a function is called that one server answers or nobody, and whether one that locks a number there.
+    pub(super) needs_one_server: bool,
+    pub(super) takes_advisory_locks: bool,
     /// Aggregates and window functions of the query that is being walked.
     pub(super) aggregates: usize,
     pub(super) windows: usize,
@@ -140,6 +166,7 @@ impl<'a> Analysis<'a> {
             references: HashMap::new(),
             lists: Vec::new(),
             named: Vec::new(),
+            stars: Vec::new(),
             names_stars: false,
             objection: None,
             is_elsewhere: false,
@@ -147,6 +174,15 @@ impl<'a> Analysis<'a> {
             has_sources: false,
             has_schema_columns: false,
             locks: false,
+            locks_copies: false,
+            skips_locked: false,
+            changes: false,
+            sealed: Occurrences::default(),
+            fed: Vec::new(),
+            makes_nulls: false,
+            names_system: false,
+            needs_one_server: false,
+            takes_advisory_locks: false,
             aggregates: 0,
             windows: 0,
             differs: false,
@@ -241,15 +277,22 @@ impl<'a> Analysis<'a> {
         }
         for (from, to) in [(a, b), (b, a)] {
             if restricts.contains(self.occurrence_of(to)) {
-                self.edges.push((from, to));
+                self.edge(from, to);
             }
+        }
+    }
+
+    /// Hands restrictions on, but to nothing that WITH changes: that is done by now whoever reads it.
+    fn edge(&mut self, from: Variable, to: Variable) {
+        if !self.sealed.contains(self.occurrence_of(to)) {
+            self.edges.push((from, to));
         }
     }
 
     /// What restricts the one restricts the other.
     pub(super) fn hand_on(&mut self, from: Variable, to: Variable) {
         if self.class_of(from).is_some() && self.class_of(from) == self.class_of(to) {
-            self.edges.push((from, to));
+            self.edge(from, to);
         }
     }
 
@@ -330,9 +373,9 @@ impl<'a> Analysis<'a> {
                 && self.class_of(outside).is_some()
                 && self.class_of(outside) == self.class_of(inside)
             {
-                self.edges.push((outside, inside));
+                self.edge(outside, inside);
                 if is_conjunct && restricts.contains(self.occurrence_of(outside)) {
-                    self.edges.push((inside, outside));
+                    self.edge(inside, outside);
                 }
             }
         }
@@ -465,6 +508,7 @@ impl<'a> Analysis<'a> {
             NodeEnum::SubLink(link) => return self.sub_link(link, scope).map(|_| ()),
             NodeEnum::FuncCall(call) => match functions::class(call) {
                 None => {
+                    self.takes_advisory_locks |= functions::is_advisory_lock(call);
                     let name: Vec<&str> = call.funcname.iter().filter_map(nodes::string).collect();
                     self.object(format!("function {} is not known to be safe on a shard", name.join(".")));
                 }
@@ -475,7 +519,10 @@ impl<'a> Analysis<'a> {
                         self.object("an aggregate in a sub-query may be of the query around it");
                     }
                 }
-                Some(Class::Moment) => self.differs = true,
+                Some(Class::Moment) => {
+                    self.differs = true;
+                    self.needs_one_server |= functions::is_of_one_server(call);
+                }
                 // Each row of the result may have its own; rows that each shard makes for itself must be the same.
                 Some(Class::Chance) => self.differs |= self.depth > self.own_depth,
                 Some(_) => {}
@@ -489,7 +536,9 @@ impl<'a> Analysis<'a> {
                 self.has_schema_columns |= column.fields.len() > 2;
                 let name = column.fields.last().and_then(nodes::string).unwrap_or("");
                 if SYSTEM_COLUMNS.contains(&name) {
-                    self.object(format!("column {name} is another on every server"));
+                    self.names_system = true;
+                    self.differs = true;
+                    self.is_same_everywhere = false;
                 }
             }
             NodeEnum::TypeCast(cast) => {

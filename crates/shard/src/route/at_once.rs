@@ -29,7 +29,7 @@ impl Route {
             return Some(AtOnce { server, shard, text: &self.text, is_as_sent: true });
         }
         let text = self.texts[shard.index()].get_or_init(|| {
-            let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
+            let spot = Spot { server, shards: vec![shard], is_one_of_several: false, counts_columns: false };
             self.statement(&spot).text.into()
         });
         Some(AtOnce { server, shard, text, is_as_sent: **text == *self.text })
@@ -42,7 +42,7 @@ impl Route {
         }
         let [rule] = &self.groups[..] else { return None };
         let is_copied = self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast;
-        if self.objection.is_some() || is_copied {
+        if self.objection.is_some() || is_copied || !self.takes_fed(request) {
             return None;
         }
         let shard = match &self.rows {

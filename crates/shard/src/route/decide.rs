@@ -22,6 +22,8 @@ pub(super) struct Spot<'r> {
     pub(super) shards: Vec<ShardId>,
     /// Whether other shards are asked too, so that each is given its own constants of a list.
     pub(super) is_one_of_several: bool,
+    /// Whether its columns are counted beside those of other shards, so that those of a star are named.
+    pub(super) counts_columns: bool,
 }
 
 /// What LIMIT or OFFSET comes to.
@@ -64,8 +66,15 @@ impl Route {
         if let Some(objection) = &self.objection {
             return self.to_engine(objection);
         }
-        if self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast {
+        let is_of_copies = self.kind != Kind::Select || self.locks_copies;
+        if is_of_copies && self.occurrences[0].rule.placement() == Placement::Broadcast {
             return self.broadcast(request);
+        }
+        if !self.takes_fed(request) {
+            return Err(Error::unsupported(
+                "this statement concerns several shards, and no shard is known to take the sharding key of a row",
+            )
+            .with_hint("Give the row a key that a shard takes."));
         }
         if let Some(rows) = &self.rows {
             let placed = rows.place(&self.occurrences[0], request)?;
@@ -82,6 +91,23 @@ impl Route {
             Ok(several) if self.groups.len() == 1 => self.several(&sets, several, request),
             Ok(_) => self.to_engine("its tables are not colocated"),
         }
+    }
+
+    /// Whether rows that are inserted are where their conditions say: no row that is read satisfies one about NULL, or about a value that no
+    /// shard takes, but one that is written has to go somewhere.
+    pub(super) fn takes_fed(&self, request: &Request<'_>) -> bool {
+        self.fed.iter().all(|fed| {
+            let rule = &self.occurrences[fed.occurrence].rule;
+            let mut keys: Vec<Option<Key>> = Vec::with_capacity(fed.operands.len());
+            for (operand, class) in fed.operands.iter().zip(rule.classes()) {
+                match operand.as_ref().map(|operand| operand.key(*class, request)) {
+                    Some(Known::Key(key)) => keys.push(Some(key)),
+                    Some(Known::Null) => return false,
+                    Some(Known::Unknown) | None => {}
+                }
+            }
+            keys.len() < rule.classes().len() || rule.shard_of_keys(&keys).is_ok()
+        })
     }
 
     /// By target: the shards that have rows which matter.
@@ -109,7 +135,7 @@ impl Route {
     }
 
     fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {
-        if self.kind == Kind::Select && !self.locks {
+        if self.kind == Kind::Select && !self.locks && !self.changes && !self.needs_one_server {
             return Ok(Decision::Engine { reason: Cow::Borrowed(reason) });
         }
         Err(Error::unsupported(format!("this statement concerns several shards, and {reason}"))
@@ -146,7 +172,12 @@ impl Route {
                     u16::try_from(at).ok().map(ShardId)
                 })
             });
-            let spot = Spot { server, shards: shards.collect::<Option<_>>()?, is_one_of_several: false };
+            let spot = Spot {
+                server,
+                shards: shards.collect::<Option<_>>()?,
+                is_one_of_several: false,
+                counts_columns: false,
+            };
             self.is_possible(&spot).then_some(spot)
         };
         match server {
@@ -188,12 +219,19 @@ impl Route {
             };
             gathering = Some(Gathering { merge: &gathered.merge, skip, take });
         }
+        // What is asked of several shards of a server is one statement, in which their columns are counted.
+        let counts_columns = gathering.is_some() && {
+            let mut servers: Vec<&str> = needed.iter().map(|shard| &*rule.shards()[shard.index()].server).collect();
+            servers.sort_unstable();
+            servers.windows(2).any(|pair| pair[0] == pair[1])
+        };
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
             let spot = Spot {
                 server: &rule.shards()[shard.index()].server,
                 shards: vec![shard],
                 is_one_of_several: needed.len() > 1,
+                counts_columns,
             };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all of their servers");
@@ -245,7 +283,8 @@ impl Route {
         };
         let mut statements = Vec::with_capacity(table.rule.shards().len());
         for (at, shard) in table.rule.shards().iter().enumerate() {
-            let spot = Spot { server: &shard.server, shards: Vec::new(), is_one_of_several: false };
+            let spot =
+                Spot { server: &shard.server, shards: Vec::new(), is_one_of_several: false, counts_columns: false };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all servers");
             }
@@ -267,7 +306,7 @@ impl Route {
         let sets = self.sets(request);
         if rule.placement() == Placement::Single {
             let server = &rule.shards()[0].server;
-            let mut spot = Spot { server, shards: Vec::new(), is_one_of_several: false };
+            let mut spot = Spot { server, shards: Vec::new(), is_one_of_several: false, counts_columns: false };
             if !sets.is_empty() {
                 match self.one(&sets, request) {
                     Some(found) if found.server == server => spot = found,
@@ -292,8 +331,12 @@ impl Route {
         }
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
-            let spot =
-                Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard], is_one_of_several: false };
+            let spot = Spot {
+                server: &rule.shards()[shard.index()].server,
+                shards: vec![shard],
+                is_one_of_several: false,
+                counts_columns: false,
+            };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all of their servers");
             }
@@ -338,7 +381,13 @@ impl Route {
         match self.lists.get(further) {
             Some(list) if spot.is_one_of_several => self.own_items(list, spot),
             Some(_) => None,
-            None => self.columns.get(further - self.lists.len()).cloned(),
+            None => {
+                let named = further - self.lists.len();
+                match named.checked_sub(self.columns.len()) {
+                    Some(star) => self.stars.get(star).filter(|_| spot.counts_columns).cloned(),
+                    None => self.columns.get(named).cloned(),
+                }
+            }
         }
     }
 
@@ -506,7 +555,7 @@ impl Route {
                 let at = group.shards().iter().position(|other| other.server == shard.server);
                 ShardId(at.and_then(|at| u16::try_from(at).ok()).unwrap_or(0))
             });
-            Spot { server: &shard.server, shards: shards.collect(), is_one_of_several: false }
+            Spot { server: &shard.server, shards: shards.collect(), is_one_of_several: false, counts_columns: false }
         });
         let mut spots: Vec<Spot<'_>> = spots.collect();
         let best = spots.iter().position(|spot| self.has_all(spot.server)).unwrap_or(0);

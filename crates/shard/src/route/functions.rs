@@ -56,6 +56,14 @@ const VARYING: &str = " array_to_json concat convert convert_from convert_to dat
 
 const MOMENT: &str = " age now statement_timestamp transaction_timestamp version ";
 
+/// Those of the same kind that the engine has nothing like: one server says it, or nobody.
+const OF_ONE_SERVER: &str = " txid_current txid_current_if_assigned pg_current_xact_id pg_current_xact_id_if_assigned ";
+
+/// Locks of one server, which those who ask another one do not meet; some of them stay with the connection.
+const ADVISORY_LOCKS: &str = " pg_advisory_lock pg_advisory_lock_shared pg_advisory_xact_lock pg_advisory_xact_lock_shared \
+    pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock pg_try_advisory_xact_lock_shared \
+    pg_advisory_unlock pg_advisory_unlock_shared ";
+
 const CHANCE: &str = " clock_timestamp gen_random_uuid pg_sleep random timeofday uuidv4 uuidv7 ";
 
 const AGGREGATES: &str = " any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp \
@@ -93,13 +101,23 @@ pub(super) fn class(call: &FuncCall) -> Option<Class> {
         Some(Class::Immutable)
     } else if is_in(VARYING) {
         Some(Class::Varying)
-    } else if is_in(MOMENT) {
+    } else if is_in(MOMENT) || is_of_one_server(call) {
         Some(Class::Moment)
     } else if is_in(CHANCE) {
         Some(Class::Chance)
     } else {
         None
     }
+}
+
+/// Whether a call is answered by one server or by nobody.
+pub(super) fn is_of_one_server(call: &FuncCall) -> bool {
+    name(call).is_some_and(|name| OF_ONE_SERVER.split_ascii_whitespace().any(|known| known == name))
+}
+
+/// Whether a call locks a number on one server.
+pub(super) fn is_advisory_lock(call: &FuncCall) -> bool {
+    name(call).is_some_and(|name| ADVISORY_LOCKS.split_ascii_whitespace().any(|known| known == name))
 }
 
 /// Whether a call says the same for the same row whenever and wherever, and makes one row of it.

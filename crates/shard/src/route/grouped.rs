@@ -68,6 +68,9 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
         return no("groups of several shards are looked at once more");
     }
     let clauses = Clauses::of(about.text)?;
+    if clauses.has_ties {
+        return no("groups that are alike are counted off together");
+    }
     let Some(from) = clauses.from else { return no("FROM cannot be found in the text") };
     let places = Places::of(about.text, from).filter(|places| places.is_of(select, &clauses));
     let Some(places) = places else { return no("its clauses cannot be found in the text") };
@@ -87,7 +90,15 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();
     aggregates.append(&mut asked.further);
-    let merge = RowMerge { keys, hidden: added.outputs, aggregates, having, computed: asked.computed };
+    let merge = RowMerge {
+        keys,
+        hidden: added.outputs,
+        aggregates,
+        having,
+        computed: asked.computed,
+        has_ties: false,
+        has_open_stars: false,
+    };
     several::gathered(select, about.text, splices, added, merge, (take, skip))
 }
 

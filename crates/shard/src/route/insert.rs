@@ -7,11 +7,11 @@ use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType
 use pg_query::NodeEnum;
 use pg_query::protobuf::{InferClause, InsertStmt, Node, OnConflictAction, SelectStmt};
 
-use super::analysis::{Analysis, Conjunct, Occurrence, Written};
+use super::analysis::{Analysis, Conjunct, Fed, Occurrence, Written};
 use super::nodes;
 use super::operand::{Known, Operand};
 use super::query::Query;
-use super::scope::{From, Named, Occurrences, Scope};
+use super::scope::{From, Named, Occurrences, Scope, Variable};
 use super::{Request, ShardedTable};
 use crate::rewrite::{quoted, scan};
 use crate::rules::{Generator, Key, KeyClass, Placement, ShardId};
@@ -152,19 +152,22 @@ pub(super) enum Inserted {
     Rows(Rows),
     /// A query.
     Query(Query),
+    /// VALUES in WITH, whose rows are all for one shard.
+    Given,
     /// DEFAULT VALUES
     Defaults,
 }
 
 impl Analysis<'_> {
-    /// Walks an INSERT; its target is the first occurrence.
-    pub(super) fn insert(&mut self, insert: &InsertStmt) -> Result<Inserted> {
+    /// Walks an INSERT, and what RETURNING sees of it; its target is the first occurrence from here on.
+    pub(super) fn insert(&mut self, insert: &InsertStmt, is_in_with: bool) -> Result<(Inserted, From)> {
         let Some(relation) = &insert.relation else { return Err(Error::internal("an INSERT without a table")) };
         let Some(table) = self.find(relation) else {
             return Err(Error::unsupported("INSERT into another table from sharded ones is not supported"));
         };
+        let number = self.occurrences.len();
         let named = self.occurrence(relation, std::sync::Arc::clone(&table))?;
-        let target = From::of(named, Occurrences::between(0, 1), vec![0]);
+        let target = From::of(named, Occurrences::between(number, number + 1), vec![number]);
         self.names_stars = true;
         if let Some(with) = &insert.with_clause {
             self.with(with, None)?;
@@ -181,20 +184,72 @@ impl Analysis<'_> {
                 for row in &select.values_lists {
                     self.walk(row, &Scope { from: &From::default(), outer: None })?;
                 }
-                let rows = self.rows(insert, select, &columns, &table)?;
-                self.name_columns(insert, &table, rows.width(select))?;
-                Inserted::Rows(rows)
+                if is_in_with {
+                    self.give(number, select, &columns, &table)?;
+                    self.name_columns(
+                        insert,
+                        number,
+                        &table,
+                        select.values_lists.first().map_or(0, |row| cells(row).len()),
+                    )?;
+                    Inserted::Given
+                } else {
+                    let rows = self.rows(insert, select, &columns, &table)?;
+                    self.name_columns(insert, number, &table, rows.width(select))?;
+                    Inserted::Rows(rows)
+                }
             }
             Some(select) => {
                 let query = self.query(select, None)?;
-                self.feed(select, &query, &columns, &table)?;
-                self.name_columns(insert, &table, query.outputs.len())?;
+                self.feed(number, select, &query, &columns, &table)?;
+                self.name_columns(insert, number, &table, query.outputs.len())?;
                 Inserted::Query(query)
             }
         };
         self.names_stars = false;
         self.behind(insert, &table, &target)?;
-        Ok(inserted)
+        Ok((inserted, target))
+    }
+
+    /// The rows of VALUES in WITH: their keys are what the statement says they are, and where that is not known, nothing is.
+    fn give(&mut self, number: usize, select: &SelectStmt, columns: &[usize], table: &ShardedTable) -> Result<()> {
+        let key = self.key_of(number);
+        let mut rows = Vec::with_capacity(select.values_lists.len());
+        for row in &select.values_lists {
+            let cells = cells(row);
+            let cell = |column: &usize| {
+                let listed = columns.iter().position(|listed| listed == column);
+                let cell = listed.and_then(|at| cells.get(at)).and_then(|cell| cell.node.as_ref());
+                cell.filter(|cell| !matches!(cell, NodeEnum::SetToDefault(_)))
+            };
+            if let Some((made, _)) = table.rule.generated()
+                && cell(&made).is_none()
+            {
+                return Err(Error::unsupported(
+                    "WITH that changes rows of a table whose keys are generated is not supported",
+                )
+                .with_hint("Give the row a key."));
+            }
+            let mut own = Vec::with_capacity(key.len());
+            let mut operands = Vec::with_capacity(key.len());
+            for ((column, variable), class) in table.rule.key().iter().zip(&key).zip(table.rule.classes()) {
+                let definition = &table.columns[*column];
+                let operand = match cell(column) {
+                    None => self.default_of(table, *column, *class)?,
+                    Some(cell) => Operand::new(cell, *class).ok_or_else(|| no_key(&definition.name))?,
+                };
+                let operand = stored(definition, operand).ok_or_else(|| no_key(&definition.name))?;
+                own.push(Written::OneOf(*variable, vec![operand.clone()]));
+                operands.push(Some(operand));
+            }
+            rows.push(Written::And(own));
+            if !operands.is_empty() {
+                self.fed.push(Fed { occurrence: number, operands });
+            }
+        }
+        let restricts = Occurrences::between(number, number + 1);
+        self.conjuncts.push(Conjunct { condition: Written::Or(rows), restricts });
+        Ok(())
     }
 
     /// Walks what stands behind the rows: ON CONFLICT and RETURNING.
@@ -326,11 +381,11 @@ impl Analysis<'_> {
     }
 
     /// Names the columns that an INSERT counts: so many of the target's first.
-    fn name_columns(&mut self, insert: &InsertStmt, table: &ShardedTable, count: usize) -> Result<()> {
+    fn name_columns(&mut self, insert: &InsertStmt, number: usize, table: &ShardedTable, count: usize) -> Result<()> {
         if !insert.cols.is_empty() || count == 0 {
             return Ok(());
         }
-        let Some(end) = end_of_target(self.text, &self.occurrences[0]) else {
+        let Some(end) = end_of_target(self.text, &self.occurrences[number]) else {
             return Err(Error::unsupported("the columns of this INSERT cannot be named in its text"));
         };
         let names: Vec<String> = table.columns.iter().take(count).map(|column| quoted(&column.name)).collect();
@@ -340,11 +395,16 @@ impl Analysis<'_> {
 
     /// Names the columns of a star of rows that are inserted. `of`: what is written before it.
     pub(super) fn name_star(&mut self, target: &Node, of: &[&str], from: &From) -> Result<()> {
-        let Some((place, names)) = self.place_of_star(target, of).zip(columns_of_star(of, from)) else {
+        let Some((place, names)) = self.named_star(target, of, from) else {
             return Err(Error::unsupported("the columns of a star in this INSERT cannot be named in its text"));
         };
         self.named.push((place, names));
         Ok(())
+    }
+
+    /// Where a star stands, and the columns that it is; `None` where these are not certain. `of`: what is written before it.
+    pub(super) fn named_star(&self, target: &Node, of: &[&str], from: &From) -> Option<(Range<usize>, String)> {
+        self.place_of_star(target, of).zip(columns_of_star(of, from))
     }
 
     fn place_of_star(&self, target: &Node, of: &[&str]) -> Option<Range<usize>> {
@@ -378,20 +438,29 @@ impl Analysis<'_> {
     }
 
     /// The rows of a query become rows of the target: their keys are those of columns that the query reads.
-    fn feed(&mut self, select: &SelectStmt, query: &Query, columns: &[usize], table: &ShardedTable) -> Result<()> {
-        let key = self.key_of(0);
+    fn feed(
+        &mut self,
+        number: usize,
+        select: &SelectStmt,
+        query: &Query,
+        columns: &[usize],
+        table: &ShardedTable,
+    ) -> Result<()> {
+        let key = self.key_of(number);
+        let restricts = Occurrences::between(number, number + 1);
+        let mut operands = Vec::with_capacity(key.len());
         for ((column, variable), class) in table.rule.key().iter().zip(key).zip(table.rule.classes()) {
             let Some(at) = columns.iter().position(|listed| listed == column).filter(|at| *at < query.outputs.len())
             else {
                 let default = self.default_of(table, *column, *class)?;
-                self.conjuncts.push(Conjunct {
-                    condition: Written::OneOf(variable, vec![default]),
-                    restricts: Occurrences::between(0, 1),
-                });
+                operands.push(Some(default.clone()));
+                self.conjuncts.push(Conjunct { condition: Written::OneOf(variable, vec![default]), restricts });
                 continue;
             };
             let own = &table.columns[*column];
-            if let Some(source) = query.outputs[at].variable.filter(|source| fits(self.column_of(*source), own)) {
+            // A row that has NULL there instead of the column's value has another place, if any.
+            let is_kept = |source: &Variable| fits(self.column_of(*source), own) && !(own.nullable && self.makes_nulls);
+            if let Some(source) = query.outputs[at].variable.filter(is_kept) {
                 self.hand_on(source, variable);
             }
             let target = select.target_list.get(at).filter(|_| !select.target_list.iter().any(super::query::is_star));
@@ -399,11 +468,14 @@ impl Analysis<'_> {
                 && let Some(operand) = nodes::inner(&target.val).and_then(|value| Operand::new(value, *class))
                 && let Some(operand) = stored(own, operand)
             {
-                self.conjuncts.push(Conjunct {
-                    condition: Written::OneOf(variable, vec![operand]),
-                    restricts: Occurrences::between(0, 1),
-                });
+                operands.push(Some(operand.clone()));
+                self.conjuncts.push(Conjunct { condition: Written::OneOf(variable, vec![operand]), restricts });
+            } else {
+                operands.push(None);
             }
+        }
+        if operands.iter().any(Option::is_some) {
+            self.fed.push(Fed { occurrence: number, operands });
         }
         if table.rule.generated().is_some_and(|(column, _)| !columns.contains(&column)) {
             return Err(Error::unsupported("keys are not generated for INSERT ... SELECT")
@@ -461,8 +533,13 @@ fn columns_of_star(of: &[&str], from: &From) -> Option<String> {
     }
     let mut written: Vec<String> = Vec::new();
     for table in &tables {
-        for column in &table.columns {
-            written.push(format!("{}.{}", quoted(&table.alias), quoted(column.name.as_ref()?)));
+        for (at, column) in table.columns.iter().enumerate() {
+            let name = column.name.as_ref()?;
+            // One of two columns of this name cannot be told by it.
+            if table.columns[..at].iter().any(|other| other.name.as_ref() == Some(name)) {
+                return None;
+            }
+            written.push(format!("{}.{}", quoted(&table.alias), quoted(name)));
         }
     }
     // Columns that a join has merged are there once.
@@ -518,6 +595,12 @@ fn stored(column: &ColumnDef, operand: Operand) -> Option<Operand> {
         Operand::Parameter(_) if length_of(column).is_some() => None,
         other => Some(other),
     }
+}
+
+/// 0A000
+pub(super) fn no_defaults() -> Error {
+    Error::unsupported("DEFAULT VALUES is not supported for sharded tables")
+        .with_hint("Write the values of the row, DEFAULT among them.")
 }
 
 fn no_key(column: &str) -> Error {

@@ -12,6 +12,7 @@ mod decide;
 mod functions;
 mod grouped;
 mod insert;
+mod joined;
 mod named;
 mod nodes;
 mod operand;
@@ -20,6 +21,7 @@ mod scope;
 mod several;
 mod shared;
 mod spread;
+mod told;
 mod write;
 
 use std::borrow::Cow;
@@ -29,7 +31,7 @@ use ashlar_base::value::text::TextStyle;
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, Value};
 use pg_query::NodeEnum;
 
-use analysis::{Analysis, Occurrence};
+use analysis::{Analysis, Fed, Occurrence};
 use condition::Condition;
 use grouped::About;
 use insert::{Inserted, Rows};
@@ -40,6 +42,7 @@ pub use decide::no_key;
 pub use nodes::{column_references, columns_named};
 pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
+pub use told::told_here;
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
@@ -275,6 +278,14 @@ pub struct Route {
     text: Box<str>,
     has_rows: bool,
     locks: bool,
+    /// Whether those are rows that all servers have.
+    locks_copies: bool,
+    /// Whether WITH changes rows.
+    changes: bool,
+    /// Whether it calls what one server answers or nobody.
+    needs_one_server: bool,
+    /// Keys of rows that are inserted, as far as the statement itself says them.
+    fed: Vec<Fed>,
     /// The tables, as often as they are named.
     occurrences: Vec<Arc<ShardedTable>>,
     /// What is spliced in the text: a hole's value is an occurrence whose name stands there, from their number on a list, and behind
@@ -284,6 +295,8 @@ pub struct Route {
     lists: Vec<List>,
     /// Names of columns that the statement counts: spliced for every shard.
     columns: Vec<String>,
+    /// The columns of its stars: spliced where the shards' columns are counted beside each other.
+    stars: Vec<String>,
     /// By shard: the text of a statement that one of them carries out, once it has been. None where it is the statement's own there.
     texts: Vec<OnceLock<Box<str>>>,
     /// By occurrence: what a name in the text becomes besides the physical one.
@@ -417,7 +430,7 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
                 return Ok(None);
             }
             analysis.own_depth = 1;
-            let inserted = analysis.insert(insert)?;
+            let (inserted, _) = analysis.insert(insert, false)?;
             let mut walked = changed(Kind::Insert, insert.returning_clause.is_some());
             match inserted {
                 Inserted::Rows(rows) => walked.rows = Some(rows),
@@ -428,10 +441,8 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
                         walked.several = Err("rows of several shards are counted off or added up".to_owned());
                     }
                 }
-                Inserted::Defaults => {
-                    return Err(Error::unsupported("DEFAULT VALUES is not supported for sharded tables")
-                        .with_hint("Write the values of the row, DEFAULT among them."));
-                }
+                Inserted::Given => return Err(Error::internal("rows of WITH stand outside of it")),
+                Inserted::Defaults => return Err(insert::no_defaults()),
             }
             Ok(Some(walked))
         }
@@ -453,11 +464,27 @@ fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeV
 }
 
 impl Route {
-    fn new(source: &Source<'_>, analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
+    fn new(source: &Source<'_>, mut analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
         let Walked { kind, has_rows, rows, anchors, mut several } = walked;
+        if analysis.takes_advisory_locks {
+            return Err(Error::unsupported("advisory locks are not supported in statements on sharded tables")
+                .with_hint("Each server would lock for itself: lock rows, or SET sharded_server to name the server."));
+        }
         let mut objection = analysis.objection.clone();
         if analysis.is_elsewhere {
             objection.get_or_insert("a table of another home is named".to_owned());
+        }
+        let is_copied = |at: &Occurrence| at.table.rule.placement() == Placement::Broadcast;
+        if analysis.locks_copies {
+            // Each copy of a row is locked, so that all servers have to find the same rows.
+            let is_same = analysis.is_same_everywhere && !analysis.has_limits && !analysis.skips_locked;
+            if !is_same || !analysis.occurrences.iter().all(is_copied) || functions::names_a_moment(source.text) {
+                objection
+                    .get_or_insert("a row of a broadcast table would be locked in one of its copies only".to_owned());
+            }
+        }
+        if analysis.names_system && analysis.occurrences.iter().any(is_copied) {
+            objection.get_or_insert("a column that a server makes for its rows is another in each copy".to_owned());
         }
         let mut groups: Vec<Rule> = Vec::new();
         let mut targets: Vec<Target> = Vec::new();
@@ -490,6 +517,9 @@ impl Route {
         if anchors.is_empty() && several.is_ok() && !divided.is_empty() {
             several = Err("its rows are not told apart by one sharding key".to_owned());
         }
+        if analysis.changes {
+            several = Err("rows are changed in WITH".to_owned());
+        }
         let names = analysis.occurrences.iter().map(NameStyle::of).collect();
         let template = template(&analysis, kind, &mut objection)?;
         let texts = match &groups[..] {
@@ -500,6 +530,7 @@ impl Route {
         };
         if let Ok(Several::Gathered(gathered, moved)) = &mut several {
             *moved = template.moved(|at| gathered.moved(at));
+            gathered.merge.has_open_stars = analysis.stars.iter().any(Option::is_none);
         }
         let placed = |list: &analysis::List| {
             let rule = &analysis.occurrences[list.occurrence].table.rule;
@@ -514,10 +545,15 @@ impl Route {
             text: source.text.into(),
             has_rows,
             locks: analysis.locks,
+            locks_copies: analysis.locks_copies,
+            changes: analysis.changes,
+            needs_one_server: analysis.needs_one_server,
+            fed: std::mem::take(&mut analysis.fed),
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,
             lists,
             columns: analysis.named.iter().map(|(_, names)| names.clone()).collect(),
+            stars: analysis.stars.iter().flatten().map(|(_, names)| names.clone()).collect(),
             texts,
             names,
             targets,
@@ -569,13 +605,13 @@ impl Route {
 
     /// Whether rows are changed or locked, or may be: what is for a server that is named beside it is taken for a write, whatever it is.
     pub fn is_write(&self) -> bool {
-        self.kind != Kind::Select || self.locks || self.named.is_some()
+        self.kind != Kind::Select || self.locks || self.changes || self.named.is_some()
     }
 
-    /// What a change is called in messages; `None` for a query.
+    /// What a change is called in messages; `None` for a query that changes nothing.
     pub fn verb(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::Select => None,
+            Kind::Select => self.changes.then_some("SELECT"),
             Kind::Insert => Some("INSERT"),
             Kind::Update => Some("UPDATE"),
             Kind::Delete => Some("DELETE"),
@@ -590,6 +626,11 @@ impl Route {
     /// Whether a hole of the template takes a list of constants.
     fn is_list(&self, value: usize) -> bool {
         value.checked_sub(self.occurrences.len()).is_some_and(|list| list < self.lists.len())
+    }
+
+    /// Whether a hole of the template takes the columns of a star.
+    fn is_star(&self, value: usize) -> bool {
+        value >= self.occurrences.len() + self.lists.len() + self.columns.len()
     }
 
     /// What makes keys for rows of VALUES that leave them out; `None` where none does.
@@ -617,7 +658,7 @@ impl Route {
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)
             + self.lists.iter().map(|list| list.items.len() * 32).sum::<usize>()
-            + self.columns.iter().map(|names| names.len() + size_of::<String>()).sum::<usize>()
+            + self.columns.iter().chain(&self.stars).map(|names| names.len() + size_of::<String>()).sum::<usize>()
     }
 }
 
@@ -654,6 +695,7 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
         }
     }
     let further = analysis.lists.iter().map(|list| &list.place).chain(analysis.named.iter().map(|(place, _)| place));
+    let further = further.chain(analysis.stars.iter().flatten().map(|(place, _)| place));
     for (place, value) in further.zip(analysis.occurrences.len()..) {
         holes.push(Hole { place: place.clone(), value });
     }

@@ -3,8 +3,8 @@
 use ashlar_base::{Error, Result};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    Alias, CommonTableExpr, JoinExpr, JoinType, LockingClause, Node, RangeSubselect, RangeVar, SelectStmt,
-    SetOperation, WithClause, a_const,
+    Alias, CommonTableExpr, JoinExpr, JoinType, LockWaitPolicy, LockingClause, Node, RangeSubselect, RangeVar,
+    SelectStmt, SetOperation, WithClause, a_const,
 };
 
 use super::analysis::{Analysis, Cte};
@@ -67,7 +67,9 @@ impl Analysis<'_> {
                 .with_hint("Create the table, then INSERT INTO it."));
         }
         let mut query = if SetOperation::try_from(select.op) == Ok(SetOperation::SetopNone) {
-            self.simple(select, outer, first)?
+            // What WITH has beside changes may be read by those.
+            let read = if self.changes { self.occurrences.len() } else { first };
+            self.simple(select, outer, read)?
         } else {
             self.set_operation(select, outer)?
         };
@@ -98,9 +100,8 @@ impl Analysis<'_> {
             occurrence.table.rule.placement() == Placement::Broadcast
                 && (named.is_empty() || named.contains(&occurrence.alias))
         });
-        if is_copied {
-            self.object("a row of a broadcast table would be locked in one of its copies only");
-        }
+        self.locks_copies |= is_copied;
+        self.skips_locked |= LockWaitPolicy::try_from(clause.wait_policy) == Ok(LockWaitPolicy::LockWaitSkip);
     }
 
     fn simple(&mut self, select: &SelectStmt, outer: Option<&Scope<'_>>, first: usize) -> Result<Query> {
@@ -133,6 +134,9 @@ impl Analysis<'_> {
                     self.has_schema_columns |= of.len() > 1;
                     if self.names_stars {
                         self.name_star(target, &of, &from)?;
+                    } else if self.depth == self.own_depth {
+                        let star = self.named_star(target, &of, &from);
+                        self.stars.push(star);
                     }
                 }
             }
@@ -145,9 +149,11 @@ impl Analysis<'_> {
         }
         // WHERE restricts the sub-queries of all clauses: they are asked for rows that satisfy it.
         if let Some(condition) = condition {
-            self.conjuncts[condition].restricts = Occurrences::between(first, self.occurrences.len());
+            let all = Occurrences::between(first, self.occurrences.len());
+            self.conjuncts[condition].restricts = if self.changes { all.or(from.occurrences) } else { all };
         }
-        let (outputs, is_complete) = outputs(select, &scope);
+        let (outputs, is_complete) = outputs(&select.target_list, &scope);
+        self.makes_nulls |= select.group_clause.iter().any(|node| matches!(node.node, Some(NodeEnum::GroupingSet(_))));
         let is_grouped = !select.group_clause.is_empty();
         let is_aggregated = !is_grouped && (self.aggregates > 0 || select.having_clause.is_some());
         let is_windowed = self.windows > 0 || !select.window_clause.is_empty();
@@ -245,13 +251,22 @@ impl Analysis<'_> {
                 // Inside of it, its name and those behind it mean rows that nobody knows.
                 self.ctes.extend(with.ctes[place..].iter().filter_map(name_of_cte).map(unknown_cte));
             }
-            let Some(NodeEnum::SelectStmt(select)) = nodes::inner(&cte.ctequery) else {
-                return Err(Error::unsupported("WITH that changes rows is not supported for sharded tables")
-                    .with_hint("Write the changes as statements of their own, in one transaction."));
-            };
             if cte.search_clause.is_some() || cte.cycle_clause.is_some() {
                 self.object("SEARCH and CYCLE add columns that are not known");
             }
+            let select = match nodes::inner(&cte.ctequery) {
+                Some(NodeEnum::SelectStmt(select)) => select,
+                Some(change) => {
+                    let (mut columns, is_complete) = self.change(change)?;
+                    self.ctes.truncate(before);
+                    rename(&mut columns, &cte.aliascolnames);
+                    // Its readers restrict nothing of it.
+                    let (anchors, occurrences) = (Vec::new(), Occurrences::default());
+                    self.ctes.push(Cte { name: cte.ctename.clone(), columns, is_complete, anchors, occurrences });
+                    continue;
+                }
+                None => return Err(Error::internal("a WITH without a query")),
+            };
             let query = self.query(select, outer)?;
             self.ctes.truncate(before);
             let is_recursive = with.recursive && select.op != SetOperation::SetopNone as i32;
@@ -352,6 +367,7 @@ impl Analysis<'_> {
         let both = before.clone().beside(left.clone());
         let right = self.item(right, &both, outer)?;
         let kind = JoinType::try_from(join.jointype).unwrap_or(JoinType::Undefined);
+        self.makes_nulls |= kind != JoinType::JoinInner;
         let (restricts, anchors) = match kind {
             JoinType::JoinInner => {
                 let all = left.clone().beside(right.clone());
@@ -460,7 +476,7 @@ fn is_limit(node: &Option<Box<Node>>) -> bool {
     }
 }
 
-fn star_of(target: &Node) -> Option<Vec<&str>> {
+pub(super) fn star_of(target: &Node) -> Option<Vec<&str>> {
     let Some(NodeEnum::ResTarget(target)) = &target.node else { return None };
     let Some(NodeEnum::ColumnRef(column)) = nodes::inner(&target.val) else { return None };
     match column.fields.split_last() {
@@ -474,10 +490,10 @@ pub(super) fn is_star(target: &Node) -> bool {
 }
 
 /// The columns that a query hands out, and whether that is all of them.
-fn outputs(select: &SelectStmt, scope: &Scope<'_>) -> (Vec<Output>, bool) {
+pub(super) fn outputs(targets: &[Node], scope: &Scope<'_>) -> (Vec<Output>, bool) {
     let mut outputs = Vec::new();
     let mut is_complete = true;
-    for target in &select.target_list {
+    for target in targets {
         if let Some(of) = star_of(target) {
             match of[..] {
                 [] => {

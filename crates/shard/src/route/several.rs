@@ -53,10 +53,11 @@ pub(super) fn no<T>(reason: &str) -> Attempt<T> {
 
 /// Sorting and counting off.
 pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
-    if LimitOption::try_from(select.limit_option) == Ok(LimitOption::WithTies) {
-        return no("rows that are alike are counted off together");
-    }
+    let has_ties = LimitOption::try_from(select.limit_option) == Ok(LimitOption::WithTies);
     let clauses = Clauses::of(text)?;
+    if has_ties != clauses.has_ties {
+        return no("it cannot be seen in the text how rows are counted off");
+    }
     let mut splices = Vec::new();
     let mut keys = Vec::new();
     let mut hidden = Vec::new();
@@ -87,7 +88,7 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     }
     let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
     splices.extend(counted_off(&take, &skip, &clauses, true)?);
-    let merge = RowMerge { keys, hidden: count, ..RowMerge::default() };
+    let merge = RowMerge { keys, hidden: count, has_ties, ..RowMerge::default() };
     gathered(select, text, splices, Added { outputs: count, groups: 0 }, merge, (take, skip))
 }
 
@@ -100,6 +101,9 @@ pub(super) fn distinct(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     if gathered.merge.hidden > 0 {
         // Of rows that are alike it may be another one for each; a shard with one more column would not say that.
         return no("rows that are alike are sorted by what they do not show");
+    }
+    if gathered.merge.has_ties {
+        return no("rows that are alike are counted off together");
     }
     gathered.merge.aggregates = vec![Aggregate::Group; select.target_list.len()];
     Ok(gathered)
@@ -131,6 +135,13 @@ pub(super) fn counted_off(
                 (take, None) => written(take),
                 (take, Some(skip)) => format!("{} + coalesce({}, 0)", written(take), written(skip)),
             };
+            let is_all = limit == "ALL";
+            let limit = match (clauses.is_fetch, is_all) {
+                (false, _) => limit,
+                (true, true) => "(NULL)".to_owned(),
+                // Behind FETCH stands no expression without parentheses, and perhaps none at all.
+                (true, false) => format!("({limit}){}", if place.is_empty() { " " } else { "" }),
+            };
             splices.push((place.clone(), limit));
         }
         (Some(_), None) => return no("LIMIT cannot be found in the text"),
@@ -151,10 +162,16 @@ pub(super) fn counted_off(
 /// A sort key without its column, and the expression that it is of.
 pub(super) fn sort_of(node: &Node) -> Option<(SortKey, &NodeEnum)> {
     let Some(NodeEnum::SortBy(sort)) = &node.node else { return None };
-    if !sort.use_op.is_empty() {
-        return None;
-    }
-    let is_descending = SortByDir::try_from(sort.sortby_dir) == Ok(SortByDir::SortbyDesc);
+    // Of the types whose order is known here, these are its operators.
+    let is_descending = match &sort.use_op[..] {
+        [] => SortByDir::try_from(sort.sortby_dir) == Ok(SortByDir::SortbyDesc),
+        [operator] => match nodes::string(operator)? {
+            "<" => false,
+            ">" => true,
+            _ => return None,
+        },
+        _ => return None,
+    };
     let nulls_first = match SortByNulls::try_from(sort.sortby_nulls) {
         Ok(SortByNulls::SortbyNullsFirst) => true,
         Ok(SortByNulls::SortbyNullsLast) => false,
@@ -341,8 +358,11 @@ pub(super) struct Clauses {
     pub(super) from: Option<usize>,
     /// The expressions of ORDER BY.
     pub(super) sort: Vec<Range<usize>>,
-    /// The expression of LIMIT.
+    /// The expression of LIMIT, or of FETCH; of one that leaves its number out, the place before the word ROW.
     pub(super) limit: Option<Range<usize>>,
+    /// Whether it is FETCH, and whether that takes rows with the last one that are sorted like it.
+    pub(super) is_fetch: bool,
+    pub(super) has_ties: bool,
     /// The expression of OFFSET.
     pub(super) offset: Option<Range<usize>>,
 }
@@ -390,6 +410,8 @@ impl Clauses {
                         while last > first && is_direction(&tokens[last - 1], text) {
                             last -= 1;
                         }
+                        let using = words.iter().find(|(at, word)| *at > first && *at < last && word == "using");
+                        last = using.map_or(last, |(at, _)| *at);
                         clauses.sort.push(expression(first, last).ok_or("ORDER BY cannot be read")?);
                         first = stop + 1;
                     }
@@ -402,7 +424,17 @@ impl Clauses {
                     }
                     clauses.offset = expression(at + 1, end);
                 }
-                "fetch" => return no("rows are counted off by FETCH"),
+                "fetch" => {
+                    let mut end = end_of(*at);
+                    clauses.has_ties = end > *at && is_word(&tokens[end - 1], text, &["ties"]);
+                    let behind = ["row", "rows", "only", "with", "ties"];
+                    while end > at + 2 && is_word(&tokens[end - 1], text, &behind) {
+                        end -= 1;
+                    }
+                    let before_row = || tokens.get(at + 2).map(|(_, place)| place.start..place.start);
+                    clauses.limit = expression(at + 2, end).or_else(before_row);
+                    clauses.is_fetch = true;
+                }
                 "union" | "intersect" | "except" => return no("several queries are put together"),
                 _ => {}
             }
@@ -427,12 +459,26 @@ mod tests {
     #[test]
     fn clauses_are_found_outside_of_parentheses() {
         let text = "SELECT a IS DISTINCT FROM b, (SELECT 1 FROM x ORDER BY 1 LIMIT 1), c[1, 2] FROM t \
-                    ORDER BY lower(b) DESC NULLS LAST, a, f(x, y) ASC LIMIT $1 OFFSET 5 ROWS FOR UPDATE";
+                    ORDER BY lower(b) DESC NULLS LAST, a USING < NULLS FIRST, f(x, y) ASC LIMIT $1 OFFSET 5 ROWS \
+                    FOR UPDATE";
         let clauses = Clauses::of(text).unwrap();
         assert!(text[clauses.from.unwrap()..].starts_with("FROM t"));
         let sort: Vec<&str> = clauses.sort.iter().map(|place| &text[place.clone()]).collect();
         assert_eq!(sort, ["lower(b)", "a", "f(x, y)"]);
         assert_eq!((&text[clauses.limit.unwrap()], &text[clauses.offset.unwrap()]), ("$1", "5"));
+        for (text, limit) in [
+            ("SELECT a FROM t OFFSET 5 ROWS FETCH NEXT $1 ROWS ONLY FOR UPDATE", "$1"),
+            ("SELECT a FROM t FETCH FIRST (1 + 1) ROW ONLY", "(1 + 1)"),
+            ("SELECT a FROM t FETCH FIRST ROW ONLY", ""),
+        ] {
+            let clauses = Clauses::of(text).unwrap();
+            let place = clauses.limit.unwrap();
+            assert!(clauses.is_fetch && text[place.end..].trim_start().starts_with("ROW"), "{text}");
+            assert_eq!(&text[place], limit);
+        }
+        let with_ties = "SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES";
+        let clauses = Clauses::of(with_ties).unwrap();
+        assert_eq!((&with_ties[clauses.limit.unwrap()], clauses.has_ties), ("2", true));
         assert_eq!(scan::word(text, 0, "limit").map(|place| &text[place.end..place.end + 3]), Some(" $1"));
     }
 }

@@ -155,6 +155,10 @@ impl Route {
             if route.is_list(hole.value) {
                 return None;
             }
+            // Named for several shards only.
+            if route.is_star(hole.value) {
+                continue;
+            }
             let start = hole.place.start + source.offset;
             let constants = places.iter().take_while(|place| place.end <= start).count();
             let last = constants.checked_sub(1).map_or(source.offset, |last| places[last].end);
@@ -188,7 +192,7 @@ impl Shared {
         let text = sql.get(self.before..end)?;
         let mut spliced = None;
         if !self.names.is_empty() {
-            let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
+            let spot = Spot { server, shards: vec![shard], is_one_of_several: false, counts_columns: false };
             let (mut filled, mut copied) = (String::with_capacity(text.len() + 64), self.before);
             for name in &self.names {
                 let Some(written) = self.route.value(name.value, &spot) else { continue };

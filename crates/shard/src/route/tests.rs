@@ -6,7 +6,9 @@ use super::{Decision, Merge, Parameter, Request, Route, Source, Spread, route};
 use crate::rules::Generator;
 
 mod conditions;
+mod joined;
 mod joins;
+mod told;
 mod twin;
 mod world;
 mod writes;
@@ -227,7 +229,8 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a ORDER BY x", "0,1,2 Rows 0+all"),
         ("SELECT * FROM a WHERE k = 4 ORDER BY x", "1"),
         ("SELECT * FROM a ORDER BY 1", "engine..."),
-        ("SELECT k FROM a ORDER BY x USING <", "engine..."),
+        ("SELECT k FROM a ORDER BY x USING <", "0,1,2 Rows 0+all"),
+        ("SELECT k FROM a ORDER BY x USING >=", "engine..."),
         ("SELECT DISTINCT k, x FROM a ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
         ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x", "0,1,2 Rows 0+all"),
         ("SELECT * FROM a LIMIT 1", "0,1,2 Rows 0+1"),
@@ -235,7 +238,12 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a OFFSET 3", "0,1,2 Rows 3+all"),
         ("SELECT * FROM a LIMIT -1", "2201W..."),
         ("SELECT * FROM a LIMIT 1 + 1", "engine..."),
-        ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
+        ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "0,1,2 Rows 0+1"),
+        ("SELECT DISTINCT x FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
+        ("SELECT * FROM a ORDER BY x FETCH FIRST 2 ROWS ONLY", "0,1,2 Rows 0+2"),
+        ("SELECT * FROM a ORDER BY x OFFSET 3 ROWS FETCH NEXT ROW ONLY", "0,1,2 Rows 3+1"),
+        ("SELECT x, count(*) FROM a GROUP BY x FETCH FIRST 2 ROWS ONLY", "0,1,2 Rows 0+2"),
         ("SELECT * FROM a LIMIT 1 FOR UPDATE", "0A000..."),
         ("SELECT DISTINCT x FROM a", "0,1,2 Rows 0+all"),
         ("SELECT DISTINCT x FROM a ORDER BY x DESC LIMIT 2 OFFSET 1", "0,1,2 Rows 1+2"),
@@ -306,11 +314,15 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a, (SELECT id FROM \"all\" WHERE random() < 0.5) AS s WHERE a.x = s.id", "engine..."),
         ("SELECT my_function(k) FROM a WHERE k = 4", "engine: function my_function..."),
         ("SELECT nextval('s') FROM a WHERE k = 4", "engine..."),
+        ("SELECT txid_current() FROM a WHERE k = 4", "1"),
+        ("SELECT txid_current() FROM a", "0A000: this statement concerns several shards, and..."),
+        ("SELECT pg_advisory_xact_lock(k) FROM a WHERE k = 4", "0A000: advisory locks..."),
+        ("SELECT pg_advisory_lock(1)", "elsewhere"),
         ("SELECT set_config('a.b', 'c', false) FROM a WHERE k = 4", "engine..."),
         ("SELECT to_tsvector('english', t) @@ to_tsquery('english', 'x') FROM a", "0,1,2 Concat"),
         ("SELECT to_tsvector(t) FROM a WHERE k = 4", "engine: function to_tsvector..."),
         ("SELECT jsonb_path_query('[1, 2]', '$[*]'), int4range(x, 5) FROM a WHERE k = 4", "1"),
-        ("SELECT ctid FROM a WHERE k = 4", "engine..."),
+        ("SELECT ctid FROM a WHERE k = 4", "1"),
         ("SELECT * FROM a, local WHERE k = 4", "engine..."),
         ("SELECT * FROM a WHERE k IN (4, 5) FOR UPDATE", "1,2 Concat"),
         ("SELECT * FROM a ORDER BY x FOR UPDATE", "0,1,2 Rows 0+all"),
@@ -352,6 +364,22 @@ fn shards_are_asked_for_what_is_put_together() {
         "SELECT x AS k FROM \"h_0\" AS \"h\" ORDER BY k LIMIT CAST($1 AS bigint) + coalesce(CAST($2 AS bigint), 0) OFFSET 0"
     );
     assert_eq!(first("SELECT k FROM a OFFSET $1"), "SELECT k FROM a OFFSET CAST($1 AS bigint) * 0");
+    assert_eq!(
+        first("SELECT k FROM a ORDER BY x USING > OFFSET 3 ROWS FETCH NEXT ROW ONLY"),
+        "SELECT k , x AS \"_ashlar_1\" FROM a ORDER BY x USING > OFFSET 0 ROWS FETCH NEXT (4) ROW ONLY"
+    );
+    assert_eq!(
+        first("SELECT k FROM a ORDER BY k OFFSET $1 FETCH FIRST 2 ROWS WITH TIES"),
+        "SELECT k FROM a ORDER BY k OFFSET 0 FETCH FIRST (2 + coalesce(CAST($1 AS bigint), 0)) ROWS WITH TIES"
+    );
+    assert_eq!(
+        first("SELECT k FROM a FETCH FIRST $1 ROWS ONLY"),
+        "SELECT k FROM a FETCH FIRST (CAST($1 AS bigint)) ROWS ONLY"
+    );
+    assert_eq!(
+        first("SELECT x, count(*) FROM a GROUP BY x FETCH FIRST 2 ROWS ONLY"),
+        "SELECT x, count(*) FROM a GROUP BY x FETCH FIRST (NULL) ROWS ONLY"
+    );
     assert_eq!(
         first("SELECT h.x FROM h ORDER BY h.t"),
         "SELECT h.x , h.t AS \"_ashlar_1\" FROM \"h_0\" AS \"h\" ORDER BY h.t"

@@ -7,14 +7,68 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{DeleteStmt, Node, RangeVar, ResTarget, ReturningClause, UpdateStmt};
 
 use super::analysis::Analysis;
+use super::insert::Inserted;
 use super::nodes;
-use super::query::is_star;
-use super::scope::{From, Occurrences, Scope};
-use super::{ShardedTable, is_computed};
+use super::query::{is_star, outputs, star_of};
+use super::scope::{From, Occurrences, Output, Scope};
+use super::{Found, ShardedTable, is_computed};
+use crate::rules::Placement;
 
 impl Analysis<'_> {
-    /// Walks an UPDATE; its target is the first occurrence.
-    pub(super) fn update(&mut self, update: &UpdateStmt) -> Result<()> {
+    /// Walks an INSERT, UPDATE or DELETE in WITH: the columns that it hands out, and whether that is all of them.
+    ///
+    /// What it changes is changed whatever is read of it, so that nothing around it restricts it. What it restricts itself holds for those
+    /// who take keys from its rows.
+    pub(super) fn change(&mut self, change: &NodeEnum) -> Result<(Vec<Output>, bool)> {
+        let (relation, returning) = match change {
+            NodeEnum::InsertStmt(insert) => (insert.relation.as_ref(), insert.returning_clause.as_ref()),
+            NodeEnum::UpdateStmt(update) => (update.relation.as_ref(), update.returning_clause.as_ref()),
+            NodeEnum::DeleteStmt(delete) => (delete.relation.as_ref(), delete.returning_clause.as_ref()),
+            _ => (None, None),
+        };
+        let found = relation.map(|relation| {
+            let schema = Some(relation.schemaname.as_str()).filter(|schema| !schema.is_empty());
+            self.tables.find(schema, &relation.relname)
+        });
+        let hint = "Write the changes as statements of their own, in one transaction.";
+        let Some(Found::Sharded(table)) = found else {
+            let message = "WITH that changes rows is not supported for sharded tables";
+            return Err(Error::unsupported(message).with_hint(hint));
+        };
+        if table.rule.placement() == Placement::Broadcast {
+            let message = format!("WITH that changes rows of all copies of table \"{}\" is not supported", table.name);
+            return Err(Error::unsupported(message).with_hint(hint));
+        }
+        self.changes = true;
+        let first = self.occurrences.len();
+        let names_stars = std::mem::replace(&mut self.names_stars, false);
+        let from = match change {
+            NodeEnum::InsertStmt(insert) => match self.insert(insert, true)? {
+                (Inserted::Defaults, _) => return Err(super::insert::no_defaults()),
+                (_, from) => from,
+            },
+            NodeEnum::UpdateStmt(update) => self.update(update)?,
+            NodeEnum::DeleteStmt(delete) => self.delete(delete)?,
+            _ => return Err(Error::internal("a change of an unknown kind")),
+        };
+        self.names_stars = names_stars;
+        let targets: &[Node] = match returning {
+            Some(returning) => &returning.exprs,
+            None => &[],
+        };
+        if names_stars {
+            for target in targets {
+                if let Some(of) = star_of(target) {
+                    self.name_star(target, &of, &from)?;
+                }
+            }
+        }
+        self.sealed = self.sealed.or(Occurrences::between(first, self.occurrences.len()));
+        Ok(outputs(targets, &Scope { from: &from, outer: None }))
+    }
+
+    /// Walks an UPDATE; its target is the first occurrence from here on. What RETURNING sees.
+    pub(super) fn update(&mut self, update: &UpdateStmt) -> Result<From> {
         let target = self.target(update.relation.as_ref())?;
         if let Some(with) = &update.with_clause {
             self.with(with, None)?;
@@ -26,8 +80,8 @@ impl Analysis<'_> {
         self.changed(target, &update.from_clause, condition, assign, update.returning_clause.as_ref())
     }
 
-    /// Walks a DELETE; its target is the first occurrence.
-    pub(super) fn delete(&mut self, delete: &DeleteStmt) -> Result<()> {
+    /// Walks a DELETE; its target is the first occurrence from here on. What RETURNING sees.
+    pub(super) fn delete(&mut self, delete: &DeleteStmt) -> Result<From> {
         let target = self.target(delete.relation.as_ref())?;
         if let Some(with) = &delete.with_clause {
             self.with(with, None)?;
@@ -47,8 +101,9 @@ impl Analysis<'_> {
         let Some(table) = self.find(relation) else {
             return Err(Error::unsupported("a change of another table by rows of sharded ones is not supported"));
         };
+        let number = self.occurrences.len();
         let named = self.occurrence(relation, Arc::clone(&table))?;
-        Ok((table, From::of(named, Occurrences::between(0, 1), vec![0])))
+        Ok((table, From::of(named, Occurrences::between(number, number + 1), vec![number])))
     }
 
     fn changed(
@@ -58,7 +113,8 @@ impl Analysis<'_> {
         condition: Option<&Node>,
         assign: impl FnOnce(&mut Self, &ShardedTable, &Scope<'_>) -> Result<()>,
         returning: Option<&ReturningClause>,
-    ) -> Result<()> {
+    ) -> Result<From> {
+        let (first, read) = (target.anchors.first().copied().unwrap_or(0), self.occurrences.len());
         let mut from = target;
         for source in sources {
             let next = self.item(source, &from, None)?;
@@ -75,9 +131,14 @@ impl Analysis<'_> {
         assign(self, &table, &scope)?;
         self.returning(returning, &from)?;
         if let Some(restricted) = restricted {
-            self.conjuncts[restricted].restricts = Occurrences::between(0, self.occurrences.len());
+            let end = self.occurrences.len();
+            self.conjuncts[restricted].restricts = match self.changes {
+                // What stands in WITH beside changes may be read by those.
+                true => from.occurrences.or(Occurrences::between(read, end)),
+                false => Occurrences::between(first, end),
+            };
         }
-        Ok(())
+        Ok(from)
     }
 
     /// SET: any column but those of the sharding key, which would move the row.

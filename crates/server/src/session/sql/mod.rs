@@ -610,7 +610,16 @@ impl SqlSession {
             )
             .with_hint("Prepare it again, or write the offset with the time."));
         }
-        let Some(again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
+        let Some(mut again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
+        let mut kept = Arc::clone(&source);
+        if let (Some(told), _) = parameters_of(planned)
+            && parameters_of(&again).0.is_some_and(|types| types != told)
+        {
+            // A column has another type by now. Parameters have those that the client was told of, as in PostgreSQL.
+            kept = Arc::new(Source { sql: source.sql.clone(), declared: told.to_vec() });
+            let Some(as_told) = self.plan_prepared(&kept.sql, &kept.declared).await? else { return Ok(()) };
+            again = as_told;
+        }
         if matches!(again.kind, Kind::Sharded(_)) != matches!(planned.kind, Kind::Sharded(_)) {
             return Err(Error::unsupported("cached plan must not change the home of its tables"));
         }
@@ -623,8 +632,9 @@ impl SqlSession {
         }
         for prepared in self.prepared.values_mut().filter(|prepared| Arc::ptr_eq(&prepared.source, &source)) {
             prepared.planned = Some(Arc::clone(&again));
+            prepared.source = Arc::clone(&kept);
         }
-        portal.statement = Some(again);
+        (portal.statement, portal.source) = (Some(again), Some(kept));
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod ddl;
 mod explain;
 mod gather;
 mod named;
+mod ordered;
 mod own;
 mod remotes;
 mod repeatable;
@@ -33,7 +34,7 @@ use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
-use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
+use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement, told_here};
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
@@ -102,6 +103,8 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 #[derive(Clone, Copy)]
 struct Several<'a> {
     forward: &'a Forward<'a>,
+    /// What each shard is asked by itself, where those of one server are asked together; otherwise none.
+    parts: &'a [ShardStatement<'a>],
     values: &'a [ValueOf<'a>],
     /// Types of parameters as they are declared to shards that know the statement by its text.
     declared: &'a [u32],
@@ -374,6 +377,7 @@ impl SqlSession {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
         let (started, mut kind) = (clock::monotonic(), plan.kind_of_one());
         let done = self.run_routed(portal, (statement, plan), rows_max, sink, describe, &mut kind).await;
+        let done = done.map_err(|error| told_here(error, plan.route.tables()));
         self.note_route(plan, kind, started, &done);
         done
     }
@@ -473,8 +477,22 @@ impl SqlSession {
                 && is_gathered(&decision)
             {
                 let (values, types) = (values.as_slice(), types.as_slice());
-                let several =
-                    Several { forward, values, declared: types, types, expected, has_rows: true, rows_max, describe };
+                let joined = forward.by_server();
+                let (forward, parts) = match &joined {
+                    Some(joined) => (joined, forward.statements.as_slice()),
+                    None => (forward, &[][..]),
+                };
+                let several = Several {
+                    forward,
+                    parts,
+                    values,
+                    declared: types,
+                    types,
+                    expected,
+                    has_rows: true,
+                    rows_max,
+                    describe,
+                };
                 *kind = RouteKind::Shards;
                 if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
                     return Ok(executed);
@@ -489,6 +507,7 @@ impl SqlSession {
         let has_rows = plan.route.has_rows();
         let several = Several {
             forward,
+            parts: &[],
             values: &values,
             declared: &declared,
             types: &types,
@@ -582,10 +601,7 @@ impl SqlSession {
             Merge::Count | Merge::Concat | Merge::Pass => (false, None),
             Merge::Identical => (true, None),
             Merge::Interleave(order) => (false, Some(order)),
-            Merge::Rows(_) => {
-                return Err(Error::unsupported("locking rows of several shards in an order is not supported")
-                    .with_hint("Leave ORDER BY and LIMIT out, or name the sharding key."));
-            }
+            Merge::Rows(gathering) => return Box::pin(self.lock_in_order(portal, several, gathering, sink)).await,
         };
         let mut kept: Option<Kept> = order.map(|_| Kept::new(self.shared.engine.store().reservation()));
         if has_rows && rows_max > 0 {

@@ -136,7 +136,12 @@ fn broadcast_and_single_tables_are_where_they_are() {
         ("SELECT * FROM one, a WHERE a.k = 5", "engine..."),
         ("SELECT * FROM one, a", "engine..."),
         ("SELECT * FROM one, \"all\"", "0"),
-        ("SELECT * FROM \"all\" FOR UPDATE", "0A000..."),
+        ("SELECT * FROM \"all\" FOR UPDATE", "0,1,2 Identical"),
+        ("SELECT id FROM \"all\" WHERE id IN (1, 2) ORDER BY id FOR SHARE NOWAIT", "0,1,2 Identical"),
+        ("SELECT * FROM \"all\" FOR UPDATE SKIP LOCKED", "0A000..."),
+        ("SELECT * FROM \"all\" LIMIT 1 FOR UPDATE", "0A000..."),
+        ("SELECT * FROM \"all\" WHERE random() < 0.5 FOR UPDATE", "0A000..."),
+        ("SELECT * FROM a, \"all\" WHERE k = 4 FOR UPDATE", "0A000..."),
         ("SELECT * FROM a, \"all\" WHERE k = 4 FOR UPDATE OF a", "1"),
     ]);
 }

@@ -146,6 +146,96 @@ fn rows_are_written_where_all_is_that_is_read_beside_them() {
 }
 
 #[test]
+fn rows_are_changed_in_with_where_one_shard_has_all() {
+    check(&[
+        ("WITH d AS (DELETE FROM b WHERE k = 4 RETURNING *) SELECT count(*) FROM d", "1"),
+        ("WITH d AS (DELETE FROM c WHERE k = 4 RETURNING *) INSERT INTO a SELECT * FROM d", "1"),
+        ("WITH d (i, j) AS (DELETE FROM c WHERE k = 4 RETURNING k, x) INSERT INTO a (k, x) SELECT i, j FROM d", "1"),
+        ("WITH n AS (INSERT INTO b VALUES (1, 4, 2) RETURNING k) INSERT INTO a (k) SELECT k FROM n", "1"),
+        ("WITH n AS (INSERT INTO b (id, k) VALUES (1, 4), (2, 7)) SELECT x FROM a WHERE k = 4", "1"),
+        ("WITH n AS (INSERT INTO c (x) VALUES (1)) SELECT x FROM a WHERE k = 4", "1"),
+        ("WITH n AS (INSERT INTO a SELECT * FROM c WHERE k = 4 RETURNING k) SELECT * FROM n", "1"),
+        ("WITH n AS (UPDATE a SET x = 1 WHERE k = 4 RETURNING k, x) DELETE FROM b USING n WHERE b.k = n.k", "1"),
+        ("WITH n AS (UPDATE one SET name = 'x' RETURNING id) SELECT * FROM n", "0"),
+        (
+            "WITH q AS (SELECT k FROM c WHERE k = 7), n AS (DELETE FROM b USING q WHERE b.k = q.k) \
+             SELECT 1 FROM a WHERE k = 4",
+            "1",
+        ),
+        // Whoever reads them, all rows are changed.
+        ("WITH d AS (DELETE FROM b WHERE k = 4 RETURNING *) SELECT count(*) FROM d WHERE false", "1"),
+        ("WITH d AS (DELETE FROM b WHERE k = 4 RETURNING *) SELECT count(*) FROM d WHERE k = 5", "1"),
+        (
+            "WITH d AS (DELETE FROM b RETURNING *) SELECT count(*) FROM d WHERE k = 4",
+            "0A000: this statement concerns several shards, and rows are changed in WITH",
+        ),
+        (
+            "WITH d AS (DELETE FROM b RETURNING k) SELECT * FROM a WHERE a.k = 4 AND a.k IN (SELECT k FROM d)",
+            "0A000...",
+        ),
+        ("WITH d AS (DELETE FROM b RETURNING k) SELECT * FROM a JOIN d ON a.k = d.k WHERE a.k = 4", "0A000..."),
+        ("WITH n AS (UPDATE a SET x = 1 RETURNING k) DELETE FROM b USING n WHERE b.k = n.k AND b.k = 4", "0A000..."),
+        (
+            "WITH q AS (SELECT k FROM c), n AS (DELETE FROM b USING q WHERE b.k = q.k) SELECT 1 FROM a WHERE k = 4",
+            "0A000...",
+        ),
+        ("WITH d AS (DELETE FROM c WHERE k = 5 RETURNING *) INSERT INTO a (k, x) VALUES (4, 1)", "0A000..."),
+        ("WITH d AS (DELETE FROM c WHERE k = 7 RETURNING *) INSERT INTO a (k, x) VALUES (4, 1)", "1"),
+        ("WITH n AS (INSERT INTO b (id, k) VALUES (1, 4), (2, 5)) SELECT x FROM a WHERE k = 4", "0A000..."),
+        ("WITH n AS (INSERT INTO b (id, k) VALUES (1, NULL)) SELECT x FROM a WHERE k = 4", "0A000..."),
+        ("WITH n AS (INSERT INTO b (id) VALUES (1)) SELECT x FROM a WHERE k = 4", "0A000..."),
+        ("WITH n AS (INSERT INTO made (x) VALUES (1)) SELECT x FROM a WHERE k = 4", "0A000..."),
+        ("WITH n AS (UPDATE a SET k = 5 WHERE k = 4) SELECT 1 FROM b WHERE k = 4", "0A000..."),
+        (
+            "WITH n AS (UPDATE \"all\" SET name = 'x') SELECT 1 FROM a WHERE k = 4",
+            "0A000: WITH that changes rows of all copies of table \"all\" is not supported",
+        ),
+        (
+            "WITH n AS (UPDATE local SET x = 1) SELECT 1 FROM a WHERE k = 4",
+            "0A000: WITH that changes rows is not supported for sharded tables",
+        ),
+    ]);
+    let world = World::new();
+    assert_eq!(
+        world.texts("WITH d AS (DELETE FROM h WHERE k = 6 RETURNING *) INSERT INTO h SELECT d.* FROM d")[0].1,
+        "WITH d AS (DELETE FROM \"h_2\" AS \"h\" WHERE k = 6 RETURNING \"h\".\"k\", \"h\".\"x\", \"h\".\"t\") \
+         INSERT INTO \"h_2\" AS \"h\" (\"k\", \"x\", \"t\") SELECT \"d\".\"k\", \"d\".\"x\", \"d\".\"t\" FROM d"
+    );
+    let route = world.route("WITH d AS (DELETE FROM b WHERE k = 4) SELECT 1").unwrap().unwrap();
+    assert!(route.is_write());
+    assert_eq!(route.verb(), Some("SELECT"));
+}
+
+#[test]
+fn a_key_that_is_null_is_of_no_shard_that_is_read() {
+    check(&[
+        ("INSERT INTO c (k, x) SELECT NULL, x FROM a WHERE k = 4", "0A000..."),
+        ("INSERT INTO a (x) SELECT x FROM c WHERE k = 4", "0A000..."),
+        ("INSERT INTO c (x) SELECT x FROM a WHERE k = 4", "1"),
+        ("INSERT INTO a (k) SELECT c.k FROM b JOIN c ON b.k = c.k WHERE b.k = 4", "1"),
+        ("INSERT INTO a (k) SELECT c.k FROM b LEFT JOIN c ON b.k = c.k WHERE b.k = 4", "0A000..."),
+        ("INSERT INTO a (k, x) SELECT k, count(*) FROM c WHERE k = 4 GROUP BY ROLLUP (k)", "0A000..."),
+    ]);
+    let world = World::new();
+    let sql = "INSERT INTO a (k, x) SELECT $1, x FROM c WHERE k = 4";
+    assert_eq!(world.goes(sql, &[text(20, "7")]), "1");
+    let null = [Parameter { oid: 20, is_binary: false, bytes: None }];
+    assert!(world.goes(sql, &null).starts_with("0A000"), "{}", world.goes(sql, &null));
+}
+
+#[test]
+fn columns_that_a_server_makes_are_those_of_one_shard() {
+    check(&[
+        ("SELECT tableoid, ctid, xmin FROM a WHERE k = 4", "1"),
+        ("UPDATE a SET x = 1 WHERE k = 4 AND ctid = '(0,1)'", "1"),
+        ("DELETE FROM a WHERE ctid = '(0,1)'", "0A000..."),
+        ("SELECT ctid FROM a", "engine..."),
+        ("SELECT ctid FROM \"all\"", "engine..."),
+        ("DELETE FROM \"all\" WHERE ctid = '(0,1)'", "0A000..."),
+    ]);
+}
+
+#[test]
 fn all_copies_of_a_broadcast_table_change_alike() {
     check(&[
         ("INSERT INTO \"all\" VALUES (1, 'x')", "0,1,2 Identical"),

@@ -12,7 +12,7 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{self, Ended, Taker};
-use ashlar_shard::route::Request;
+use ashlar_shard::route::{Request, told_here};
 
 use super::super::Notice;
 use super::super::settings::MinSeverity;
@@ -198,10 +198,10 @@ impl SqlSession {
         }
         let Err(error) = answered else { return Ok(()) };
         let Some(failed) = queued.get(ended.len()) else { return Err(error) };
-        let failure = Err(placed(error, failed.is_as_sent));
-        if let Some(plan) = plan_of(&failed.portal) {
-            self.note_route(plan, plan.kind_of_one(), begun, &failure);
-        }
+        let error = placed(error, failed.is_as_sent);
+        let Some(plan) = plan_of(&failed.portal) else { return Err(error) };
+        let failure = Err(told_here(error, plan.route.tables()));
+        self.note_route(plan, plan.kind_of_one(), begun, &failure);
         failure.map(drop)
     }
 }

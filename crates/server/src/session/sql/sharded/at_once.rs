@@ -12,7 +12,7 @@ use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::pool::Lease;
-use ashlar_shard::route::{Parameter, Parameters, Request, Sent};
+use ashlar_shard::route::{Parameter, Parameters, Request, Sent, told_here};
 
 use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
@@ -140,7 +140,7 @@ impl SqlSession {
         };
         let done = match ended {
             Ok(ended) => Ok(ended_as(ended, portal, "", "")),
-            Err(error) => Err(placed(error, is_as_sent)),
+            Err(error) => Err(told_here(placed(error, is_as_sent), plan.route.tables())),
         };
         self.note_route(plan, plan.kind_of_one(), started, &done);
         done

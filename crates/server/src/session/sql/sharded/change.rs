@@ -13,6 +13,7 @@ use ashlar_query::dml::run::Outcome;
 use ashlar_query::dml::{Batch, ChangedRows, ShardChangePlan, Step};
 use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Ended, Nothing};
+use ashlar_shard::route::told_here;
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Shard;
 use ashlar_shard::snapshot::Snapshots;
@@ -183,7 +184,8 @@ impl SqlSession {
         let place = self.begin_remote(&shard.server).await?;
         let ended = self.on_remote(place, true, &mut Nothing, |lease| lease.queue_query(&text)).await;
         // The text is none of the client's.
-        let Ended::Complete(tag) = ended.map_err(Error::nowhere)? else {
+        let tables = std::slice::from_ref(&plan.table.routed);
+        let Ended::Complete(tag) = ended.map_err(|error| told_here(error.nowhere(), tables))? else {
             return Err(Error::internal("a statement on several shards has not come to its end"));
         };
         let unknown = || Error::internal("a shard has not said how many rows it has changed");

@@ -16,6 +16,7 @@ use ashlar_protocol::copy::{Format, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, Field};
 use ashlar_query::sharded::{CopyInto, KeySource};
 use ashlar_shard::backend::{Ended, check_columns};
+use ashlar_shard::route::told_here;
 use ashlar_shard::rules::{Placement, Shard};
 use ashlar_shard::workers::Keys;
 use ashlar_store::Reservation;
@@ -141,6 +142,7 @@ impl SqlSession {
 
     /// Keeps a COPY for its next piece, unless it has failed.
     async fn keep_copy(&mut self, copy: RemoteCopy, done: Result<()>) -> Result<()> {
+        let done = done.map_err(|error| told_here(error, std::slice::from_ref(&copy.into.table.routed)));
         match done {
             Ok(()) => self.remote_copy = Some(copy),
             Err(_) => self.fail_copies(copy).await,

@@ -25,7 +25,7 @@ use super::{Executed, Forwarding, Portal, RowSink, Sending, Several, SqlSession,
 use crate::session::CancelToken;
 
 /// Bytes of rows that are handed on together.
-const HANDED_BYTES: usize = 8 * 1024;
+pub(super) const HANDED_BYTES: usize = 8 * 1024;
 
 /// Rows between two turns of the thread's other connections.
 const ROWS_PER_TURN: u64 = 1024;
@@ -72,7 +72,9 @@ impl SqlSession {
         if let Merge::Rows(gathering) = &forward.merge {
             let merge = gathering.merge;
             let mut fields = Vec::new();
-            if !(merge.keys.is_empty() && merge.aggregates.is_empty()) {
+            // Columns of several shards of a server are counted in one statement: each has to have the same ones.
+            let is_counted = !several.parts.is_empty();
+            if !(merge.keys.is_empty() && merge.aggregates.is_empty()) || is_counted {
                 let first = &forward.statements[0];
                 let gathered = self.gathered(plan, several, &mut leases[lines[0]]).await?;
                 if let Some(told) = &expected {
@@ -82,6 +84,12 @@ impl SqlSession {
                 let is_binary = |at: usize| !describe && formats.get(at) == Some(&ValueFormat::Binary);
                 let columns = gathered.columns.iter().flatten().enumerate();
                 fields.extend(columns.map(|(at, column)| Field { oid: column.oid, is_binary: is_binary(at) }));
+                for part in several.parts {
+                    let line = servers.iter().position(|server| *server == part.server).unwrap_or(0);
+                    let (_, types) = several.own(part);
+                    let checked = leases[line].check((&part.text, true), &types, &gathered);
+                    stoppable(checked, &self.cancel).await.map_err(|error| own_place(error, plan, part))?;
+                }
                 expected = Some(gathered);
             }
             let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
@@ -468,7 +476,7 @@ fn broken() -> Error {
 }
 
 /// A RowDescription without its last columns.
-fn cut(message: &[u8], hidden: usize) -> Result<Vec<u8>> {
+pub(super) fn cut(message: &[u8], hidden: usize) -> Result<Vec<u8>> {
     let body = message.get(HEADER_BYTES..).ok_or_else(broken)?;
     let count = usize::from(u16::from_be_bytes(*body.first_chunk().ok_or_else(broken)?));
     let kept = count.checked_sub(hidden).ok_or_else(broken)?;

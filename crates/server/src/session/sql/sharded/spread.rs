@@ -12,6 +12,7 @@ use ashlar_query::dml::{SpreadPlan, SpreadRows};
 use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Described, Ended, Nothing};
 use ashlar_shard::pool::Lease;
+use ashlar_shard::route::told_here;
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Placement;
 
@@ -87,7 +88,8 @@ impl SqlSession {
                     _ => self.on_remote(place, true, &mut Nothing, queue).await,
                 };
                 // The text is none of the client's.
-                let Ended::Complete(tag) = ended.map_err(Error::nowhere)? else {
+                let tables = std::slice::from_ref(&plan.table.routed);
+                let Ended::Complete(tag) = ended.map_err(|error| told_here(error.nowhere(), tables))? else {
                     return Err(Error::internal("a statement on several shards has not come to its end"));
                 };
                 count +=
