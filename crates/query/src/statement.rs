@@ -32,6 +32,7 @@ use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
 use crate::lift::{Lifting, Shape};
 use crate::locking::{self, LockPlan, Planned};
+use crate::object_columns;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sharded::{ShardedPlan, maintain};
 use crate::sql_types;
@@ -275,6 +276,7 @@ impl Statement {
         let mut planned =
             Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
         check_width(planned.columns.as_deref())?;
+        planned.columns = planned.columns.map(|columns| object_columns::announced(columns, parsed));
         planned.bytes = STATEMENT_BYTES + 2 * planned.text.len() + planned.kind.bytes()?;
         Ok(planned)
     }

@@ -76,14 +76,7 @@ pub fn provider(
     schema: &str,
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
-    let found = SCHEMAS
-        .iter()
-        .filter(|(known, _)| *known == schema)
-        .flat_map(|(_, groups)| groups.iter().copied().flatten())
-        .find(|definition| definition.name == name);
-    let Some(definition) = found else {
-        return Ok(None);
-    };
+    let Some(definition) = definition(schema, name) else { return Ok(None) };
     let layout = Layout::parse(definition.columns, catalog.identity())?;
     let table = SystemTable {
         definition,
@@ -97,8 +90,22 @@ pub fn provider(
 
 /// Whether there is a system table of this name.
 pub(crate) fn is_known(schema: &str, name: &str) -> bool {
+    definition(schema, name).is_some()
+}
+
+/// The columns of a system table with the names of their types, as [`Layout::parse`] reads them.
+pub(crate) fn columns_of(schema: &str, name: &str) -> Option<Vec<(&'static str, &'static str)>> {
+    let columns = definition(schema, name)?.columns.split(',').filter_map(|column| {
+        let (name, rest) = column.trim().split_once(' ')?;
+        Some((name, rest.split_once(" = ").map_or(rest, |(type_name, _)| type_name)))
+    });
+    Some(columns.collect())
+}
+
+fn definition(schema: &str, name: &str) -> Option<&'static Definition> {
     let of_schema = SCHEMAS.iter().filter(|(known, _)| *known == schema);
-    of_schema.flat_map(|(_, groups)| groups.iter().copied().flatten()).any(|definition| definition.name == name)
+    let mut definitions = of_schema.flat_map(|(_, groups)| groups.iter().copied().flatten());
+    definitions.find(|definition| definition.name == name)
 }
 
 /// The OIDs that PostgreSQL gives to its own tables: clients compare with them by name, as in

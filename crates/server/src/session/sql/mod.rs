@@ -32,6 +32,7 @@ use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
+use ashlar_query::object_columns::announce_parameters;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, Means, StatementTime, grammar};
@@ -413,14 +414,15 @@ impl SqlSession {
             let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
             return Ok((types.clone(), columns.clone()));
         }
-        let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
-            // A declared type is told back as it was declared.
-            match prepared.source.declared.get(number) {
-                Some(oid) if *oid != 0 && SqlType::from_oid(*oid).is_some() => *oid,
-                _ => sql_type.oid(),
+        let mut types: Vec<u32> = planned.parameter_types.iter().map(|sql_type| sql_type.oid()).collect();
+        announce_parameters(&prepared.source.sql, &planned.parameter_types, &mut types);
+        // A declared type is told back as it was declared.
+        for (known, oid) in types.iter_mut().zip(&prepared.source.declared) {
+            if *oid != 0 && SqlType::from_oid(*oid).is_some() {
+                *known = *oid;
             }
-        });
-        Ok((types.collect(), self.columns_of(planned)))
+        }
+        Ok((types, self.columns_of(planned)))
     }
 
     /// Result columns; those of FETCH are its cursor's.
