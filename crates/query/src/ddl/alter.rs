@@ -131,7 +131,7 @@ pub(super) async fn alter(
     let Some(region) = alterable(&state, &name, statement.missing_ok, is_kept)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
-            ErrorCode::UndefinedTable,
+            ErrorCode::SuccessfulCompletion,
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };
@@ -162,7 +162,7 @@ pub(super) async fn alter(
             AlterTableType::AtDropColumn => match schema.column(&command.name) {
                 Some(ordinal) => drop_column(&mut schema, ordinal)?,
                 None if command.missing_ok => done.notices.push(Error::new(
-                    ErrorCode::UndefinedColumn,
+                    ErrorCode::SuccessfulCompletion,
                     format!("column \"{}\" of relation \"{name}\" does not exist, skipping", command.name),
                 )),
                 None => return Err(no_column(&schema, &command.name)),
@@ -420,7 +420,7 @@ pub(super) fn rename(
     let Some(region) = alterable(&state, &name, statement.missing_ok, false)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
-            ErrorCode::UndefinedTable,
+            ErrorCode::SuccessfulCompletion,
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };
