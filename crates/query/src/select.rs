@@ -67,6 +67,7 @@ mod limits;
 mod lowering;
 pub mod names;
 mod not_in;
+mod numerics;
 mod object_numbers;
 mod ordering;
 mod outer_aggregates;

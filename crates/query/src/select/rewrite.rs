@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::lowering;
+use super::numerics;
 use super::names::call;
 
 /// Rewrites a parsed statement in place.
@@ -166,6 +167,7 @@ impl VisitorMut for Rewrite {
             return ControlFlow::Break(error);
         }
         lowering::expression(expr, &mut self.copies)?;
+        numerics::settle_cast(expr);
         if let Expr::Function(function) = expr {
             flow(self.windows.resolve(&mut function.over, &mut self.copies))?;
         }
