@@ -56,6 +56,27 @@ async def catalog(conn):
     assert await conn.fetchval("SELECT array_agg(oid) FROM pg_class WHERE relname = 'asyncpg_nothing'") is None
 
 
+async def parameters(conn):
+    """What a statement says its parameters are, where nothing but their place says it."""
+    await conn.execute("CREATE TABLE asyncpg_place (id integer PRIMARY KEY, b bigint, s text, xs integer[])")
+    for sql, expected in (
+        ("SELECT id FROM asyncpg_place UNION SELECT $1", ["int4"]),
+        ("SELECT id FROM asyncpg_place WHERE $1 BETWEEN id AND b", ["int4"]),
+        ("SELECT make_date($1, $2, $3)", ["int4"] * 3),
+        ("SELECT xs[$1], xs[$2:$3] FROM asyncpg_place", ["int4"] * 3),
+        ("SELECT xs || $1, $2 || xs FROM asyncpg_place", ["int4[]"] * 2),
+        ("SELECT ntile($1) OVER (), lag(id, $2) OVER () FROM asyncpg_place", ["int4"] * 2),
+        (
+            "INSERT INTO asyncpg_place (id, s) VALUES ($1, $2)"
+            " ON CONFLICT (id) DO UPDATE SET s = $3 || excluded.s, b = $4 + asyncpg_place.b",
+            ["int4", "text", "text", "int8"],
+        ),
+    ):
+        statement = await conn.prepare(sql)
+        assert [parameter.name for parameter in statement.get_parameters()] == expected, (sql, statement.get_parameters())
+    await conn.execute("DROP TABLE asyncpg_place")
+
+
 async def transactions(conn):
     await conn.execute("CREATE TABLE asyncpg_account (id integer PRIMARY KEY, balance numeric(10,2))")
     async with conn.transaction():
@@ -78,9 +99,10 @@ async def transactions(conn):
 async def main():
     conn = await asyncpg.connect(timeout=60)
     try:
-        await conn.execute("DROP TABLE IF EXISTS asyncpg_item; DROP TABLE IF EXISTS asyncpg_account")
+        await conn.execute("DROP TABLE IF EXISTS asyncpg_item; DROP TABLE IF EXISTS asyncpg_account; DROP TABLE IF EXISTS asyncpg_place")
         await arrays(conn)
         await catalog(conn)
+        await parameters(conn)
         await transactions(conn)
     finally:
         await conn.close()

@@ -71,6 +71,7 @@ mod numerics;
 mod object_numbers;
 mod ordering;
 mod outer_aggregates;
+mod parameter_places;
 mod passes;
 mod per_row;
 mod planner;
