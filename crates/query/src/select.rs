@@ -87,6 +87,7 @@ mod sources;
 mod spelling;
 mod stars;
 mod subqueries;
+mod table_numbers;
 mod targets;
 mod times;
 mod values;

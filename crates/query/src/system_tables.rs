@@ -112,9 +112,12 @@ fn definition(schema: &str, name: &str) -> Option<&'static Definition> {
 /// `'pg_class'::regclass`.
 const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_am", 2601),
+    ("pg_amop", 2602),
+    ("pg_amproc", 2603),
     ("pg_attrdef", 2604),
     ("pg_attribute", 1249),
     ("pg_auth_members", 1261),
+    ("pg_cast", 2605),
     ("pg_class", 1259),
     ("pg_collation", 3456),
     ("pg_constraint", 2606),
@@ -133,8 +136,11 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_index", 2610),
     ("pg_inherits", 2611),
     ("pg_language", 2612),
+    ("pg_largeobject_metadata", 2995),
     ("pg_namespace", 2615),
     ("pg_opclass", 2616),
+    ("pg_operator", 2617),
+    ("pg_opfamily", 2753),
     ("pg_partitioned_table", 3350),
     ("pg_policy", 3256),
     ("pg_proc", 1255),
@@ -149,6 +155,10 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_subscription", 6100),
     ("pg_tablespace", 1213),
     ("pg_trigger", 2620),
+    ("pg_ts_config", 3602),
+    ("pg_ts_dict", 3600),
+    ("pg_ts_parser", 3601),
+    ("pg_ts_template", 3764),
     ("pg_type", 1247),
 ];
 
@@ -156,7 +166,7 @@ const FIXED_OIDS: &[(&str, i64)] = &[
 const FIRST_VIEW_OID: i64 = 13_100;
 
 /// The OID of a system table.
-fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
+pub(crate) fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
     let mut all = SCHEMAS
         .iter()
         .flat_map(|(known, groups)| groups.iter().copied().flatten().map(move |definition| (*known, definition.name)));

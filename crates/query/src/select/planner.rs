@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use super::sources::Answers;
 use super::{
     arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, numerics, object_numbers, ordering,
-    outer_aggregates, parse, passes, subqueries, vectors, window_subqueries,
+    outer_aggregates, parse, passes, subqueries, table_numbers, vectors, window_subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -90,6 +90,7 @@ impl<'a> Planner<'a> {
             self.names_expiry.store(true, Ordering::Relaxed);
         }
         if let AstStatement::Query(query) = &mut statement {
+            table_numbers::settle(self.catalog, query);
             if self.names_expiry.load(Ordering::Relaxed) {
                 let own =
                     self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));
