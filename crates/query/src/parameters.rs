@@ -270,7 +270,12 @@ fn with_types_of_others(union: Union) -> datafusion::common::Result<Union> {
             let field = input.schema().fields().get(column)?;
             if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
         });
-        let Some(sql_type) = known else { continue };
+        let sql_type: SqlType = match known {
+            // It does not have the length of a column beside it.
+            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => ScalarType::Varchar { length: None }.into(),
+            Some(sql_type) => sql_type,
+            None => continue,
+        };
         for input in &mut inputs {
             let LogicalPlan::Projection(projection) = &*input else { continue };
             let Some(output) = projection.expr.get(column) else { continue };

@@ -117,7 +117,7 @@ impl Builder<'_> {
 
     /// The parameters on one side of an operator, with the type of the column on its other side.
     fn met_parameters(&self, value: &Expr, met: &mut Vec<(usize, SqlType)>) {
-        let column = |expr: &Expr| {
+        let column = |expr: &Expr| -> Option<SqlType> {
             let ident = match expr {
                 Expr::Identifier(ident) => ident,
                 Expr::CompoundIdentifier(idents) => idents.last()?,
