@@ -65,6 +65,7 @@ async def parameters(conn):
         ("SELECT make_date($1, $2, $3)", ["int4"] * 3),
         ("SELECT xs[$1], xs[$2:$3] FROM asyncpg_place", ["int4"] * 3),
         ("SELECT xs || $1, $2 || xs FROM asyncpg_place", ["int4[]"] * 2),
+        ("SELECT * FROM generate_series(1, $1)", ["int4"]),
         ("SELECT ntile($1) OVER (), lag(id, $2) OVER () FROM asyncpg_place", ["int4"] * 2),
         (
             "INSERT INTO asyncpg_place (id, s) VALUES ($1, $2)"

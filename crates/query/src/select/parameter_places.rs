@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{ScalarType, SqlType};
+use ashlar_functions::series::SERIES;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Value, VisitorMut,
@@ -51,8 +52,11 @@ impl Places<'_> {
 
     fn arguments(&self, function: &mut Function) {
         let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
-        let Some((_, types)) = PLACES.iter().find(|(known, _)| name.as_deref() == Some(*known)) else { return };
         let FunctionArguments::List(list) = &mut function.args else { return };
+        if name.as_deref() == Some(SERIES) {
+            return self.series(&mut list.args);
+        }
+        let Some((_, types)) = PLACES.iter().find(|(known, _)| name.as_deref() == Some(*known)) else { return };
         for (arg, wanted) in list.args.iter_mut().zip(*types) {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
                 && let Some(wanted) = wanted
@@ -62,6 +66,29 @@ impl Places<'_> {
             }
         }
     }
+}
+
+impl Places<'_> {
+    /// Beside whole numbers that are written out the bounds of a series are integers, and so is the series.
+    fn series(&self, args: &mut [FunctionArg]) {
+        let mut bounds = Vec::new();
+        for arg in args {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { return };
+            bounds.push(expr);
+        }
+        let open = bounds.iter().filter(|expr| self.is_open(expr)).count();
+        let whole = bounds.iter().filter(|expr| is_integer(expr)).count();
+        if open > 0 && whole > 0 && open + whole == bounds.len() {
+            for expr in bounds {
+                *expr = cast(expr.clone(), ScalarType::Int4.into());
+            }
+        }
+    }
+}
+
+fn is_integer(expr: &Expr) -> bool {
+    let Expr::Value(value) = expr else { return false };
+    matches!(&value.value, Value::Number(digits, _) if digits.parse::<i32>().is_ok())
 }
 
 impl VisitorMut for Places<'_> {
