@@ -57,6 +57,14 @@ fn psycopg_takes_its_tour() {
 }
 
 #[test]
+fn asyncpg_takes_its_tour() {
+    sql_program(|address| {
+        let python = python("asyncpg")?;
+        expect_ok(&run(with_server(&mut Command::new(python), address).arg(folder("asyncpg").join("tour.py")))?)
+    });
+}
+
+#[test]
 fn pgjdbc_takes_its_tour() {
     sql_program(|address| expect_ok(&run(with_server(&mut java("pgjdbc")?, address))?));
 }

@@ -17,6 +17,7 @@ mod locks;
 mod model;
 mod notify;
 mod pg_wire;
+mod pgbench;
 mod plans;
 mod psql;
 mod query_memory;

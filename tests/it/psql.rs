@@ -83,6 +83,20 @@ const COMMANDS: &[&str] = &[
     r"\dg postgres",
     r"\l meta*",
     r"\z meta_missing",
+    r"\dd meta*",
+    r"\dL meta*",
+    r"\dC meta*",
+    r"\do meta*",
+    r"\dAc meta*",
+    r"\dAf meta*",
+    r"\dF meta*",
+    r"\dFd meta*",
+    r"\dFp meta*",
+    r"\dFt meta*",
+    r"\des+ meta*",
+    r"\dew+ meta*",
+    r"\det+ meta*",
+    r"\lo_list",
 ];
 
 /// Runs a script and returns what psql prints, errors included.

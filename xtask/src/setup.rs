@@ -77,7 +77,7 @@ pub(crate) const TEST: &[Need] = &[
     },
     Need {
         name: "Python with venv",
-        why: "the client programs for psycopg and redis-py",
+        why: "the client programs for psycopg, asyncpg and redis-py",
         packages: &["python3", "python3-venv"],
         found: || succeeds("python3", &["-c", "import venv, ensurepip"]),
     },

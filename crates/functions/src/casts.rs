@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, StringBuilder};
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::value::coerce_with;
 use ashlar_base::value::text::{self, TextStyle, Zone};
-use ashlar_base::{Datum, ScalarType, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, build_array};
 use datafusion_common::{Result, ScalarValue, internal_err};
@@ -81,6 +81,11 @@ cast_function!(
 cast_function!(
     /// Between numbers: rounds half away from zero (from numeric) or to even (from float), 22003 when out of range.
     NumberCast, "number_cast"
+);
+
+cast_function!(
+    /// `jsonb -> number or boolean`: of a value of that kind.
+    FromJsonb, "from_jsonb"
 );
 
 impl FromText {
@@ -200,6 +205,73 @@ impl TimeCast {
 
     fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
         coerced(field, array, self.target, self.zone)
+    }
+}
+
+impl FromJsonb {
+    /// Whether PostgreSQL casts jsonb to this type by its value, not by its text.
+    pub fn covers(source: &FieldRef, target: SqlType) -> bool {
+        let is_jsonb = sql_type_of(source) == Some(SqlType::Scalar(ScalarType::Jsonb));
+        is_jsonb && (target == SqlType::Scalar(ScalarType::Bool) || is_number(target))
+    }
+
+    fn cast(&self, _: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+        let reader = ColumnReader::new(array, SqlType::Scalar(ScalarType::Text)).map_err(external)?;
+        let style = TextStyle { zone: self.zone };
+        let mut values = Vec::with_capacity(array.len());
+        for row in 0..array.len() {
+            values.push(match reader.datum(row) {
+                Datum::Text(text) => of_jsonb(text, self.target, &style).map_err(external)?,
+                _ => Value::Null,
+            });
+        }
+        build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
+    }
+}
+
+fn is_number(sql_type: SqlType) -> bool {
+    matches!(
+        sql_type,
+        SqlType::Scalar(
+            ScalarType::Int2
+                | ScalarType::Int4
+                | ScalarType::Int8
+                | ScalarType::Float4
+                | ScalarType::Float8
+                | ScalarType::Numeric { .. }
+        )
+    )
+}
+
+/// A jsonb value, by its text, as a number or a boolean.
+///
+/// # Errors
+/// 22023 for a value of another kind, 22003 for a number that does not fit.
+fn of_jsonb(json: &str, target: SqlType, style: &TextStyle) -> ashlar_base::Result<Value> {
+    let kind = match json.bytes().next() {
+        Some(b'"') => "string",
+        Some(b'{') => "object",
+        Some(b'[') => "array",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ => "numeric",
+    };
+    match (kind, target) {
+        ("boolean", SqlType::Scalar(ScalarType::Bool)) => text::parse(target, json, style),
+        // A numeric in between: rounded, not refused for its fraction.
+        ("numeric", SqlType::Scalar(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8)) => {
+            let whole = ScalarType::Numeric { precision: 38, scale: 0 }.into();
+            coerce_with(text::parse(whole, json, style)?, whole, target, style)
+        }
+        ("numeric", target) if is_number(target) => text::parse(target, json, style),
+        _ => {
+            let name = match target.scalar() {
+                ScalarType::Numeric { .. } => "numeric".to_owned(),
+                scalar => scalar.to_string(),
+            };
+            let message = format!("cannot cast jsonb {kind} to type {name}");
+            Err(Error::new(ErrorCode::InvalidParameterValue, message))
+        }
     }
 }
 

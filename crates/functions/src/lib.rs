@@ -10,6 +10,7 @@ pub mod array_agg;
 pub mod array_order;
 pub mod array_rows;
 pub mod arrays;
+pub mod bare_numeric;
 pub mod bound;
 pub mod bytes;
 pub mod casts;

@@ -8,7 +8,7 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::{Column, DFSchema, Result, ScalarValue, TableReference};
-use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::expr::{Placeholder, ScalarFunction};
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion_expr::sqlparser::ast::BinaryOperator;
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
@@ -102,11 +102,9 @@ impl ExprPlanner for PgPlanner {
             return Ok(PlannerResult::Original(expr));
         }
         let call = match &expr.field_access {
-            GetFieldAccess::ListIndex { key } => {
-                call("array subscript", vec![expr.expr.clone(), narrowed(key.as_ref().clone())])
-            }
+            GetFieldAccess::ListIndex { key } => call("array subscript", vec![expr.expr.clone(), place(key)]),
             GetFieldAccess::ListRange { start, stop, .. } => {
-                let bounds = [start, stop].map(|bound| narrowed(bound.as_ref().clone()));
+                let bounds = [start, stop].map(|bound| place(bound));
                 let [start, stop] = bounds;
                 call("array slice", vec![expr.expr.clone(), start, stop])
             }
@@ -141,6 +139,21 @@ impl ExprPlanner for PgPlanner {
     }
 }
 
+/// A place in an array: a parameter there is an integer.
+fn place(expr: &Expr) -> Expr {
+    as_parameter(narrowed(expr.clone()), ScalarType::Int4.into())
+}
+
+/// An open parameter is of this type.
+fn as_parameter(expr: Expr, sql_type: SqlType) -> Expr {
+    match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) => {
+            Expr::Placeholder(Placeholder { id, field: Some(field_of("parameter", sql_type)) })
+        }
+        other => other,
+    }
+}
+
 fn has_list(expr: &RawBinaryExpr, schema: &DFSchema) -> bool {
     let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_) | DataType::LargeList(_)));
     is_list(&expr.left) || is_list(&expr.right)
@@ -164,6 +177,21 @@ fn planned(name: &str, args: Vec<Expr>) -> PlannerResult<Vec<Expr>> {
 /// `||` of arrays and items is a function; of anything else it is checked here.
 fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let (left, right) = (narrowed(expr.left), narrowed(expr.right));
+    let array_type = |expr: &Expr| {
+        let (_, field) = expr.to_field(schema).ok()?;
+        match sql_type_of(&field)? {
+            SqlType::Array(ScalarType::Varchar { .. }) => Some(SqlType::Array(ScalarType::Varchar { length: None })),
+            // Items are not rounded to the column's scale.
+            SqlType::Scalar(_) | SqlType::Array(ScalarType::Numeric { .. }) => None,
+            array @ SqlType::Array(_) => Some(array),
+        }
+    };
+    // A parameter beside an array is one too.
+    let (left, right) = match (array_type(&left), array_type(&right)) {
+        (Some(array), None) => (left, as_parameter(right, array)),
+        (None, Some(array)) => (as_parameter(left, array), right),
+        _ => (left, right),
+    };
     let is_list = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::List(_) | DataType::LargeList(_)));
     let is_open = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _));
     let name = match (is_list(&left), is_list(&right)) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use ashlar_base::{Error, ScalarType, SqlType};
+use ashlar_functions::bare_numeric;
 use ashlar_functions::error::{external, from_datafusion};
 use ashlar_functions::fields::field_of;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -64,6 +65,15 @@ pub struct PgTypePlanner;
 
 impl TypePlanner for PgTypePlanner {
     fn plan_type_field(&self, ast: &AstType) -> Result<Option<FieldRef>> {
+        // The planner finds out which one it is.
+        if matches!(
+            ast,
+            AstType::Numeric(ExactNumberInfo::None)
+                | AstType::Decimal(ExactNumberInfo::None)
+                | AstType::Dec(ExactNumberInfo::None)
+        ) {
+            return Ok(Some(bare_numeric::marked_field()));
+        }
         let name = match ast {
             AstType::Regclass => Some("regclass".to_owned()),
             AstType::Custom(name, modifiers) if modifiers.is_empty() => Some(name.to_string().to_ascii_lowercase()),

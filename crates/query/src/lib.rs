@@ -35,6 +35,7 @@ mod lookup_join;
 mod means;
 mod measured;
 mod memory;
+pub mod object_columns;
 mod operator_tasks;
 pub mod parameters;
 pub mod plan_cache;

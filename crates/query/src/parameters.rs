@@ -1,6 +1,7 @@
 //! Statement parameters: their types, and values on their way into plans.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
@@ -8,13 +9,14 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::{field_of, scalar};
 use ashlar_functions::rules::conditions::common_type;
 use ashlar_functions::tree::{
-    rewrite_expressions, rewrite_expressions_of, rewrite_nodes_with_subqueries, rewrite_parts, rewrite_parts_down,
+    any_expression, any_node_with_subqueries, rewrite_expressions, rewrite_expressions_of,
+    rewrite_nodes_with_subqueries, rewrite_parts, rewrite_parts_down,
 };
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Union};
 
 /// The declared types of a statement's parameters: by number from 0, `None` where the client left it open.
 pub fn declared_fields(declared: &[u32]) -> Vec<Option<FieldRef>> {
@@ -35,7 +37,7 @@ pub fn number_of(id: &str) -> Option<usize> {
 /// # Errors
 /// As DataFusion's traversal.
 pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>)> {
-    let plan = infer(plan)?;
+    let plan = of_unions(infer(plan)?)?;
     let plan = widen_numerics(plan)?;
     let fields: HashMap<String, Option<FieldRef>> = plan.get_parameter_fields().map_err(from_datafusion)?;
     let mut types: Vec<SqlType> = Vec::new();
@@ -195,6 +197,16 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
     rewrite_expressions(plan, |expr, schema| {
         Ok(match expr {
             Expr::Case(case) if has_open(&case) => Transformed::yes(Expr::Case(of_case(case, schema))),
+            // Asked of the lower bound first, as PostgreSQL does.
+            Expr::Between(mut between) if is_open(&between.expr) => {
+                match known(&between.low, schema).or_else(|| known(&between.high, schema)) {
+                    Some(sql_type) => {
+                        between.expr = Box::new(typed(*between.expr, field_of("parameter", sql_type)));
+                        Transformed::yes(Expr::Between(between))
+                    }
+                    None => Transformed::no(Expr::Between(between)),
+                }
+            }
             Expr::Not(inner) if is_open(&inner) => {
                 let condition = field_of("parameter", ScalarType::Bool.into());
                 Transformed::yes(Expr::Not(Box::new(typed(*inner, condition))))
@@ -230,6 +242,58 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     })
     .map_err(from_datafusion)
+}
+
+/// What a part of a union selects and has no type, is of the one that another part has there.
+fn of_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let is_union = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Union(_)));
+    let has_any = any_node_with_subqueries(&plan, is_union)
+        .and_then(|has_union| Ok(has_union && any_expression(&plan, |expr| Ok(is_open(expr)))?));
+    if !has_any.map_err(from_datafusion)? {
+        return Ok(plan);
+    }
+    let typed = rewrite_nodes_with_subqueries(plan, |node| {
+        Ok(Transformed::yes(match node.recompute_schema()? {
+            LogicalPlan::Union(union) => LogicalPlan::Union(with_types_of_others(union)?),
+            other => other,
+        }))
+    });
+    typed.map_err(from_datafusion)
+}
+
+fn with_types_of_others(union: Union) -> datafusion::common::Result<Union> {
+    let width = union.schema.fields().len();
+    let mut inputs: Vec<LogicalPlan> = union.inputs.iter().map(|input| input.as_ref().clone()).collect();
+    let mut changed = false;
+    for column in 0..width {
+        let known = inputs.iter().find_map(|input| {
+            let field = input.schema().fields().get(column)?;
+            if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
+        });
+        let sql_type: SqlType = match known {
+            // It does not have the length of a column beside it.
+            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => ScalarType::Varchar { length: None }.into(),
+            Some(sql_type) => sql_type,
+            None => continue,
+        };
+        for input in &mut inputs {
+            let LogicalPlan::Projection(projection) = &*input else { continue };
+            let Some(output) = projection.expr.get(column) else { continue };
+            if !is_open(&output.clone().unalias()) {
+                continue;
+            }
+            let mut exprs = projection.expr.clone();
+            let name = projection.schema.field(column).name().clone();
+            exprs[column] = typed(output.clone().unalias(), field_of("parameter", sql_type)).alias(name);
+            let again = Projection::try_new(exprs, Arc::clone(&projection.input))?;
+            *input = LogicalPlan::Projection(again);
+            changed = true;
+        }
+    }
+    if !changed {
+        return Ok(union);
+    }
+    Union::try_new_with_loose_types(inputs.into_iter().map(Arc::new).collect())
 }
 
 /// The values for a plan.

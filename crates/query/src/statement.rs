@@ -31,6 +31,7 @@ use crate::identity::Identity;
 use crate::key_plan::{self, KeyPlan};
 use crate::lift::{Lifting, Shape};
 use crate::locking::{self, LockPlan};
+use crate::object_columns;
 use crate::select::{self, SelectPlan};
 use crate::sharded::{ShardedPlan, maintain};
 use crate::transaction::Isolation;
@@ -273,6 +274,7 @@ impl Statement {
         let mut planned =
             Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
         check_width(planned.columns.as_deref())?;
+        planned.columns = planned.columns.map(|columns| object_columns::announced(columns, parsed));
         planned.bytes = STATEMENT_BYTES + 2 * planned.text.len() + planned.kind.bytes()?;
         Ok(planned)
     }

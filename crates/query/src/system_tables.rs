@@ -76,14 +76,7 @@ pub fn provider(
     schema: &str,
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
-    let found = SCHEMAS
-        .iter()
-        .filter(|(known, _)| *known == schema)
-        .flat_map(|(_, groups)| groups.iter().copied().flatten())
-        .find(|definition| definition.name == name);
-    let Some(definition) = found else {
-        return Ok(None);
-    };
+    let Some(definition) = definition(schema, name) else { return Ok(None) };
     let layout = Layout::parse(definition.columns, catalog.identity())?;
     let table = SystemTable {
         definition,
@@ -97,17 +90,34 @@ pub fn provider(
 
 /// Whether there is a system table of this name.
 pub(crate) fn is_known(schema: &str, name: &str) -> bool {
+    definition(schema, name).is_some()
+}
+
+/// The columns of a system table with the names of their types, as [`Layout::parse`] reads them.
+pub(crate) fn columns_of(schema: &str, name: &str) -> Option<Vec<(&'static str, &'static str)>> {
+    let columns = definition(schema, name)?.columns.split(',').filter_map(|column| {
+        let (name, rest) = column.trim().split_once(' ')?;
+        Some((name, rest.split_once(" = ").map_or(rest, |(type_name, _)| type_name)))
+    });
+    Some(columns.collect())
+}
+
+fn definition(schema: &str, name: &str) -> Option<&'static Definition> {
     let of_schema = SCHEMAS.iter().filter(|(known, _)| *known == schema);
-    of_schema.flat_map(|(_, groups)| groups.iter().copied().flatten()).any(|definition| definition.name == name)
+    let mut definitions = of_schema.flat_map(|(_, groups)| groups.iter().copied().flatten());
+    definitions.find(|definition| definition.name == name)
 }
 
 /// The OIDs that PostgreSQL gives to its own tables: clients compare with them by name, as in
 /// `'pg_class'::regclass`.
 const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_am", 2601),
+    ("pg_amop", 2602),
+    ("pg_amproc", 2603),
     ("pg_attrdef", 2604),
     ("pg_attribute", 1249),
     ("pg_auth_members", 1261),
+    ("pg_cast", 2605),
     ("pg_class", 1259),
     ("pg_collation", 3456),
     ("pg_constraint", 2606),
@@ -126,8 +136,11 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_index", 2610),
     ("pg_inherits", 2611),
     ("pg_language", 2612),
+    ("pg_largeobject_metadata", 2995),
     ("pg_namespace", 2615),
     ("pg_opclass", 2616),
+    ("pg_operator", 2617),
+    ("pg_opfamily", 2753),
     ("pg_partitioned_table", 3350),
     ("pg_policy", 3256),
     ("pg_proc", 1255),
@@ -142,6 +155,10 @@ const FIXED_OIDS: &[(&str, i64)] = &[
     ("pg_subscription", 6100),
     ("pg_tablespace", 1213),
     ("pg_trigger", 2620),
+    ("pg_ts_config", 3602),
+    ("pg_ts_dict", 3600),
+    ("pg_ts_parser", 3601),
+    ("pg_ts_template", 3764),
     ("pg_type", 1247),
 ];
 
@@ -149,7 +166,7 @@ const FIXED_OIDS: &[(&str, i64)] = &[
 const FIRST_VIEW_OID: i64 = 13_100;
 
 /// The OID of a system table.
-fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
+pub(crate) fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
     let mut all = SCHEMAS
         .iter()
         .flat_map(|(known, groups)| groups.iter().copied().flatten().map(move |definition| (*known, definition.name)));

@@ -12,6 +12,10 @@ use super::{json, numeric};
 /// 2000-01-01, in days since 1970-01-01.
 const EPOCH_DAYS: i64 = days_from_civil(2000, 1, 1);
 const EPOCH_MICROS: i64 = EPOCH_DAYS * DAY_MICROS;
+/// PostgreSQL's number of the type `oid`, whose values are bigints here.
+const OID: u32 = 26;
+/// That of `oid[]`.
+const OIDS: u32 = 1028;
 /// `jsonb` is its text after this byte.
 const JSONB_VERSION: u8 = 1;
 const NUMERIC_NEGATIVE: u16 = 0x4000;
@@ -148,7 +152,9 @@ fn decode_array(element: ScalarType, bytes: &[u8]) -> Result<Value> {
     if flags != 0 && flags != 1 {
         return Err(invalid("invalid array flags"));
     }
-    if oid != element.oid() {
+    // Object numbers are bigints here, whatever they are announced as.
+    let are_oids = oid == OID && element == ScalarType::Int8;
+    if oid != element.oid() && !are_oids {
         return Err(Error::new(
             ErrorCode::DatatypeMismatch,
             format!("binary data has array element type {oid} instead of expected {} ({element})", element.oid()),
@@ -174,11 +180,45 @@ fn decode_array(element: ScalarType, bytes: &[u8]) -> Result<Value> {
             }
             let size = usize::try_from(size).map_err(|_| incorrect())?;
             let (value, after) = rest.split_at_checked(size).ok_or_else(incorrect)?;
-            values.push(decode_scalar(element, value)?);
+            values.push(match are_oids {
+                true => Value::Int8(i64::from(u32::from_be_bytes(exactly(value)?))),
+                false => decode_scalar(element, value)?,
+            });
             rest = after;
         }
     }
     if rest.is_empty() { Ok(Value::Array(values.into())) } else { Err(incorrect()) }
+}
+
+/// As [`encode`], for a column that is announced with this OID: bigints that are announced as `oid` have its form.
+pub fn encode_announced(oid: u32, sql_type: SqlType, datum: &Datum<'_>, out: &mut Vec<u8>) {
+    match (oid, datum) {
+        (OID, Datum::Int8(number)) => out.extend_from_slice(&(*number as u32).to_be_bytes()),
+        (OIDS, Datum::Array(items)) if sql_type == SqlType::Array(ScalarType::Int8) => encode_oids(items, out),
+        _ => encode(sql_type, datum, out),
+    }
+}
+
+/// An array of object numbers: four bytes each, with `oid` as their type.
+fn encode_oids(items: &Items<'_>, out: &mut Vec<u8>) {
+    let has_nulls = items.iter().any(|item| item.is_null());
+    out.extend_from_slice(&i32::from(!items.is_empty()).to_be_bytes());
+    out.extend_from_slice(&i32::from(has_nulls).to_be_bytes());
+    out.extend_from_slice(&OID.to_be_bytes());
+    if items.is_empty() {
+        return;
+    }
+    out.extend_from_slice(&(items.len() as i32).to_be_bytes());
+    out.extend_from_slice(&1i32.to_be_bytes());
+    for item in items.iter() {
+        match item {
+            Datum::Int8(number) => {
+                out.extend_from_slice(&4i32.to_be_bytes());
+                out.extend_from_slice(&(number as u32).to_be_bytes());
+            }
+            _ => out.extend_from_slice(&(-1i32).to_be_bytes()),
+        }
+    }
 }
 
 /// Appends the binary form of a datum of this type. The datum is not NULL.

@@ -14,7 +14,7 @@ use datafusion_expr::expr::{Cast, ScalarFunction};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion_optimizer::AnalyzerRule;
 
-use crate::casts::{FromText, NumberCast, TimeCast, ToText};
+use crate::casts::{FromJsonb, FromText, NumberCast, TimeCast, ToText};
 use crate::error::external;
 use crate::tree::{any_part, rewrite_expressions};
 
@@ -61,6 +61,9 @@ impl AnalyzerRule for TextCasts {
             let function = match (is_text(source.data_type()), is_text(field.data_type())) {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
                 (true, true) if has_type => ScalarUDF::from(FromText::new(target, self.zone)),
+                (true, false) if has_type && FromJsonb::covers(&source, target) => {
+                    ScalarUDF::from(FromJsonb::new(target, self.zone))
+                }
                 (true, false) => ScalarUDF::from(FromText::new(target, self.zone)),
                 (false, true) if !matches!(source.data_type(), DataType::Null) => {
                     ScalarUDF::from(ToText::new(target, self.zone))

@@ -182,7 +182,7 @@ pub(super) async fn alter(
     let Some(region) = alterable(&state, &name, statement.missing_ok, is_kept)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
-            ErrorCode::UndefinedTable,
+            ErrorCode::SuccessfulCompletion,
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };
@@ -311,7 +311,7 @@ impl Alteration<'_> {
             Some(ordinal) => drop_column(&mut self.schema, ordinal),
             None if command.missing_ok => {
                 self.done.notices.push(Error::new(
-                    ErrorCode::UndefinedColumn,
+                    ErrorCode::SuccessfulCompletion,
                     format!("column \"{}\" of relation \"{}\" does not exist, skipping", command.name, self.name),
                 ));
                 Ok(())
@@ -565,7 +565,7 @@ pub(super) fn rename(
     let Some(region) = alterable(&state, &name, statement.missing_ok, false)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
-            ErrorCode::UndefinedTable,
+            ErrorCode::SuccessfulCompletion,
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };

@@ -70,7 +70,7 @@ fn alter(engine: &Engine, transaction: &mut Transaction, statement: &AlterSeqStm
         }
         if statement.missing_ok {
             let message = format!("relation \"{name}\" does not exist, skipping");
-            return Ok(Done::notice("ALTER SEQUENCE", ErrorCode::UndefinedTable, message));
+            return Ok(Done::notice("ALTER SEQUENCE", ErrorCode::SuccessfulCompletion, message));
         }
         return Err(undefined_table(&name));
     };

@@ -38,7 +38,7 @@ pub(super) fn alter(state: &CatalogState, statement: &AlterTableStmt, user: &str
             return Err(undefined_table(&name));
         }
         let message = format!("relation \"{name}\" does not exist, skipping");
-        return Ok(Some(Done::notice(tag, ErrorCode::UndefinedTable, message)));
+        return Ok(Some(Done::notice(tag, ErrorCode::SuccessfulCompletion, message)));
     }
     owners.into_iter().try_for_each(|owner| check(owner, user))?;
     Ok(Some(Done::tag(tag)))

@@ -1,14 +1,15 @@
 //! ON CONFLICT: what happens to the existing row that has the key or the unique values of a proposed one. `arbiters`
 //! says which values count.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::{guards, walk};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Assignment, Expr, OnConflictAction, OnInsert};
+use datafusion::sql::sqlparser::ast::{Assignment, BinaryOperator, Expr, OnConflictAction, OnInsert};
 
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
@@ -16,6 +17,25 @@ use super::{Builder, Conflict, assigned_column, split_assignments, typed};
 use crate::key_plan;
 use crate::select::Planner;
 use crate::select::names::folded;
+
+/// Whether an operator takes a parameter beside a column to be of the column's type.
+fn is_of_one_type(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Divide
+            | BinaryOperator::Modulo
+            | BinaryOperator::StringConcat
+            | BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq
+    )
+}
 
 impl Builder<'_> {
     /// `has_target`: it names what it is about.
@@ -55,6 +75,10 @@ impl Builder<'_> {
             }
             split.push((ordinal, value));
         }
+        let mut met = Vec::new();
+        for value in split.iter().map(|(_, value)| value).chain(&update.selection) {
+            self.met_parameters(value, &mut met);
+        }
         let mut read = ParametersRead::default();
         split.iter_mut().for_each(|(_, value)| read.replace_in(value));
         let mut selection = update.selection;
@@ -63,7 +87,8 @@ impl Builder<'_> {
         for number in read.numbers {
             let known = self.parameter_types.get(number).copied().flatten();
             let declared = self.declared.get(number).and_then(|oid| SqlType::from_oid(*oid));
-            let sql_type = known.or(declared).ok_or_else(|| {
+            let beside = met.iter().find(|(met, _)| *met == number).map(|(_, sql_type)| *sql_type);
+            let sql_type = known.or(declared).or(beside).ok_or_else(|| {
                 let message = format!("could not determine data type of parameter ${}", number + 1);
                 Error::new(ErrorCode::IndeterminateDatatype, message)
                     .with_hint(format!("Cast it: ${}::integer.", number + 1))
@@ -89,6 +114,39 @@ impl Builder<'_> {
             None => None,
         };
         Ok(Conflict::Update { assignments, filter, parameters })
+    }
+
+    /// The parameters on one side of an operator, with the type of the column on its other side.
+    fn met_parameters(&self, value: &Expr, met: &mut Vec<(usize, SqlType)>) {
+        let column = |expr: &Expr| -> Option<SqlType> {
+            let ident = match expr {
+                Expr::Identifier(ident) => ident,
+                Expr::CompoundIdentifier(idents) => idents.last()?,
+                _ => return None,
+            };
+            let ordinal = self.schema.column(&folded(ident))?;
+            // A constant beside it has no length and no scale of its own.
+            Some(match self.schema.columns[ordinal].sql_type {
+                SqlType::Scalar(ScalarType::Varchar { .. } | ScalarType::Char { .. }) => ScalarType::Text.into(),
+                SqlType::Scalar(ScalarType::Numeric { scale, .. }) => {
+                    let scale = scale.max(SqlType::NUMERIC_PARAMETER_SCALE);
+                    ScalarType::Numeric { precision: 38, scale }.into()
+                }
+                other => other,
+            })
+        };
+        let _: ControlFlow<()> = walk::expressions(value, |expr| {
+            if let Expr::BinaryOp { left, op, right } = expr
+                && is_of_one_type(op)
+            {
+                for (one, other) in [(left, right), (right, left)] {
+                    if let (Some(number), Some(sql_type)) = (key_plan::parameter(one), column(other.as_ref())) {
+                        met.push((number, sql_type));
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        });
     }
 
     /// Gives a parameter a type, unless it has one.

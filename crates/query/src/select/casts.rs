@@ -12,7 +12,8 @@ use ashlar_functions::named_casts::NAMED_CAST;
 use ashlar_functions::walk;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Function, GroupByExpr, OrderBy, Query, Select, SetExpr, Value, VisitorMut,
+    Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, OrderBy, Query, Select,
+    SetExpr, Value, VisitorMut,
 };
 
 use super::grouping::item_of;
@@ -137,18 +138,38 @@ fn name_casts(select: &mut Select, order_by: &mut Option<OrderBy>) {
     let _ = walk::own_expressions_mut(order_by, name_cast);
 }
 
-/// A cast of a column gets its type into its name; a constant is wanted as one in places.
+/// Aggregates that take a constant as they take any other value.
+const OF_VALUES: [&str; 5] = ["sum", "avg", "min", "max", "count"];
+
+/// A cast of a column gets its type into its name; a constant is wanted as one in places, but not by these.
 fn name_cast(expr: &mut Expr) -> ControlFlow<()> {
-    if let Expr::Cast { expr: inner, data_type, .. } = &*expr
-        && reads_column(inner)
-    {
-        // However it is spelled.
-        let known = sql_type_of(data_type).ok().flatten().map(ast_of);
-        let name = known.as_ref().unwrap_or(data_type).to_string();
-        let cast = std::mem::replace(expr, Expr::value(Value::Null));
-        *expr = call(NAMED_CAST, vec![cast, Expr::value(Value::SingleQuotedString(name))]);
+    match expr {
+        Expr::Cast { expr: inner, .. } if reads_column(inner) => named(expr),
+        Expr::Function(function) => {
+            let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
+            if name.is_some_and(|name| OF_VALUES.contains(&name.as_str()))
+                && let FunctionArguments::List(list) = &mut function.args
+            {
+                for arg in &mut list.args {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg {
+                        named(arg);
+                    }
+                }
+            }
+        }
+        _ => {}
     }
     ControlFlow::Continue(())
+}
+
+/// Gives a cast a name with its type.
+fn named(expr: &mut Expr) {
+    let Expr::Cast { data_type, .. } = &*expr else { return };
+    // However it is spelled.
+    let known = sql_type_of(data_type).ok().flatten().map(ast_of);
+    let name = known.as_ref().unwrap_or(data_type).to_string();
+    let cast = std::mem::replace(expr, Expr::value(Value::Null));
+    *expr = call(NAMED_CAST, vec![cast, Expr::value(Value::SingleQuotedString(name))]);
 }
 
 fn reads_column(expr: &Expr) -> bool {

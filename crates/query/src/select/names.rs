@@ -393,6 +393,7 @@ fn type_label(data_type: &DataType) -> String {
         DataType::Array(datafusion::sql::sqlparser::ast::ArrayElemTypeDef::SquareBracket(element, _)) => {
             type_label(element)
         }
-        other => other.to_string().to_lowercase(),
+        // `"char"` is called by its name, without the quotes that tell it from the keyword.
+        other => other.to_string().to_lowercase().trim_matches('"').to_owned(),
     }
 }

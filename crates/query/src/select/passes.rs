@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, arrays, casts, grouping, joins, labels, name_outputs, ordering, qualifiers, recursive,
-    references, scopes, stars, targets, values, whole_rows, windows, with_once,
+    Planner, aliases, ambiguous, arrays, casts, grouping, joins, labels, name_outputs, ordering, parameter_places,
+    qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -17,6 +17,7 @@ use super::{
 /// What the passes find.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     arrays::declare(query, declared);
+    parameter_places::settle(query, declared);
     scopes::rename_hidden(query)?;
     if references::settle(query)? {
         whole_rows::settle(planner.catalog, query)?;

@@ -30,8 +30,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Aggregate, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
+    Aggregate, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -82,7 +82,9 @@ fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         rewrite_expressions_of(node, |expr| {
             let saved = names.save(&expr);
-            let replaced = rewrite_parts(expr, |expr| expression(expr, &schema, runner))?;
+            let guarded = rewrite_parts(expr, |expr| branches(expr, &schema, runner))?;
+            let mut replaced = rewrite_parts(guarded.data, |expr| expression(expr, None, &schema, runner))?;
+            replaced.transformed |= guarded.transformed;
             Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
         })
     })
@@ -105,7 +107,7 @@ fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan
     let replaced = rewrite_expressions_of(node, |expr| {
         let saved = names.save(&expr);
         let replaced = rewrite_parts(expr, |expr| {
-            let replaced = expression(expr, &schema, runner)?;
+            let replaced = expression(expr, None, &schema, runner)?;
             Ok(match (replaced.transformed, &replaced.data) {
                 (true, Expr::ScalarFunction(function)) => {
                     let name = function.func.name().to_owned();
@@ -138,12 +140,81 @@ fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan
     }))
 }
 
-fn expression(expr: Expr, schema: &DFSchema, runner: &Runner) -> Result<Transformed<Expr>> {
+/// The values of a CASE that are subqueries run for the rows alone whose value they are: what they would find for others is no
+/// concern of PostgreSQL's either, and takes time. Only behind conditions that may be asked of every row.
+fn branches(expr: Expr, schema: &DFSchema, runner: &Runner) -> Result<Transformed<Expr>> {
+    let mut case = match expr {
+        Expr::Case(case) if case.expr.is_none() => case,
+        other => return Ok(Transformed::no(other)),
+    };
+    let mut transformed = false;
+    let mut earlier: Option<Expr> = None;
+    for (when, then) in &mut case.when_then_expr {
+        if !cannot_fail(when) {
+            earlier = None;
+            break;
+        }
+        let taken = Expr::clone(when).is_true();
+        let guard = match &earlier {
+            Some(earlier) => earlier.clone().is_not_true().and(taken.clone()),
+            None => taken.clone(),
+        };
+        transformed |= guarded(then, guard, schema, runner)?;
+        earlier = Some(match earlier {
+            Some(earlier) => earlier.or(taken),
+            None => taken,
+        });
+    }
+    if let (Some(value), Some(earlier)) = (&mut case.else_expr, earlier) {
+        transformed |= guarded(value, earlier.is_not_true(), schema, runner)?;
+    }
+    Ok(Transformed::new_transformed(Expr::Case(case), transformed))
+}
+
+/// Makes a function of a value that is a subquery; whether it was one, and may be NULL, as it is for the rows that it is not run for.
+fn guarded(value: &mut Expr, guard: Expr, schema: &DFSchema, runner: &Runner) -> Result<bool> {
+    let is_one = match &*value {
+        Expr::ScalarSubquery(Subquery { subquery, .. }) => !free_columns(subquery)?.is_empty() && may_be_null(subquery),
+        _ => false,
+    };
+    if is_one {
+        *value = expression(value.clone(), Some(guard), schema, runner)?.data;
+    }
+    Ok(is_one)
+}
+
+/// Whether an expression has a value, or NULL, for any row.
+fn cannot_fail(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(..) => true,
+        Expr::IsNull(inner) | Expr::IsNotNull(inner) | Expr::IsTrue(inner) | Expr::Not(inner) => cannot_fail(inner),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let is_plain = matches!(
+                op,
+                Operator::And
+                    | Operator::Or
+                    | Operator::Eq
+                    | Operator::NotEq
+                    | Operator::Lt
+                    | Operator::LtEq
+                    | Operator::Gt
+                    | Operator::GtEq
+            );
+            is_plain && cannot_fail(left) && cannot_fail(right)
+        }
+        _ => false,
+    }
+}
+
+fn may_be_null(subquery: &LogicalPlan) -> bool {
+    subquery.schema().field(0).is_nullable() || !has_one_row(subquery)
+}
+
+/// With a guard the function is run for the rows alone where that is true.
+fn expression(expr: Expr, guard: Option<Expr>, schema: &DFSchema, runner: &Runner) -> Result<Transformed<Expr>> {
     // What the plan around says too: groups are not made of values that may be NULL where it says that they are not.
     let is_nullable = match &expr {
-        Expr::ScalarSubquery(subquery) => {
-            subquery.subquery.schema().field(0).is_nullable() || !has_one_row(&subquery.subquery)
-        }
+        Expr::ScalarSubquery(subquery) => may_be_null(&subquery.subquery),
         Expr::InSubquery(_) => expr.nullable(schema).unwrap_or(true),
         Expr::Exists(_) => false,
         _ => return Ok(Transformed::no(expr)),
@@ -163,10 +234,12 @@ fn expression(expr: Expr, schema: &DFSchema, runner: &Runner) -> Result<Transfor
         Shape::Value => Arc::new(plan.schema().field(0).as_ref().clone().with_nullable(is_nullable)),
         Shape::Exists { .. } | Shape::In { .. } => Arc::new(Field::new("found", DataType::Boolean, is_nullable)),
     };
-    let args = operand.into_iter().chain(outer.iter().cloned().map(Expr::Column)).collect();
+    let is_guarded = guard.is_some();
+    let args = guard.into_iter().chain(operand).chain(outer.iter().cloned().map(Expr::Column)).collect();
     let function = PerRow {
         name: format!("subquery_{}", NUMBERS.fetch_add(1, Ordering::Relaxed)),
         shape,
+        is_guarded,
         plan,
         outer,
         field,
@@ -247,6 +320,8 @@ enum Shape {
 struct PerRow {
     name: String,
     shape: Shape,
+    /// Whether the first argument says for which rows it is run.
+    is_guarded: bool,
     plan: Arc<LogicalPlan>,
     outer: Vec<Column>,
     field: FieldRef,
@@ -323,7 +398,11 @@ impl PerRow {
             let result = match known.get(&values) {
                 Some(result) => result.clone(),
                 None => {
-                    let result = self.run(&values).await?;
+                    let result = match values.split_first() {
+                        Some((ScalarValue::Boolean(Some(true)), rest)) if self.is_guarded => self.run(rest).await?,
+                        _ if self.is_guarded => ScalarValue::try_from(self.field.data_type())?,
+                        _ => self.run(&values).await?,
+                    };
                     // Rows in memory never make anybody wait: without this nobody could cancel.
                     tokio::task::yield_now().await;
                     known.insert(values, result.clone());

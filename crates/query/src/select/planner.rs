@@ -29,8 +29,8 @@ use parking_lot::Mutex;
 
 use super::sources::Answers;
 use super::{
-    arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, object_numbers, ordering, outer_aggregates,
-    parse, passes, subqueries, vectors, window_subqueries,
+    arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, numerics, object_numbers, ordering,
+    outer_aggregates, parse, passes, subqueries, table_numbers, vectors, window_subqueries,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -90,6 +90,7 @@ impl<'a> Planner<'a> {
             self.names_expiry.store(true, Ordering::Relaxed);
         }
         if let AstStatement::Query(query) = &mut statement {
+            table_numbers::settle(self.catalog, query);
             if self.names_expiry.load(Ordering::Relaxed) {
                 let own =
                     self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));
@@ -105,6 +106,7 @@ impl<'a> Planner<'a> {
         }
         let plan = sql::plan(self, statement, &mut context);
         let plan = plan
+            .and_then(numerics::settle)
             .and_then(|plan| vectors::resolve(plan, self.state))
             .and_then(|plan| object_numbers::resolve(plan, self.catalog))
             .map_err(from_datafusion)?;
@@ -129,7 +131,7 @@ impl<'a> Planner<'a> {
     /// What name and type resolution find.
     pub fn expression(&self, mut expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
         kin::settle_expression(&mut expr, schema);
-        sql::expression(self, expr, schema).map_err(from_datafusion)
+        sql::expression(self, expr, schema).and_then(numerics::settle_expression).map_err(from_datafusion)
     }
 
     /// The type of an expression that reads no columns; `None` where it cannot be planned by itself, or is open.

@@ -6,12 +6,14 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, UnaryOperator, Value, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value,
+    VisitorMut,
 };
 
 use super::lowering;
 use super::nodes::{call, cast_as};
+use super::numerics;
 
 /// Rewrites a parsed statement in place.
 ///
@@ -160,7 +162,12 @@ impl VisitorMut for Rewrite {
             return ControlFlow::Break(error);
         }
         lowering::expression(expr, &mut self.copies)?;
+        numerics::settle_cast(expr);
+        settle_char(expr);
         if let Expr::Function(function) = expr {
+            if let FunctionArguments::List(list) = &mut function.args {
+                without_nulls(&function.name, &mut list.args);
+            }
             flow(self.windows.resolve(&mut function.over, &mut self.copies))?;
         }
         match expr {
@@ -295,6 +302,42 @@ fn type_exponent(expr: &mut Expr) {
         None => (digits.clone(), DataType::DoublePrecision),
     };
     *expr = cast_as(Expr::value(Value::SingleQuotedString(digits)), data_type);
+}
+
+/// NULL among the values of COALESCE is never its answer, and the engine finds no type for it beside some others.
+fn without_nulls(name: &ObjectName, args: &mut Vec<FunctionArg>) {
+    let is_coalesce = name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| {
+        let is_plain = name.quote_style.is_none();
+        is_plain && name.value.eq_ignore_ascii_case("coalesce")
+    });
+    let is_null = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => matches!(value.value, Value::Null),
+        _ => false,
+    };
+    if is_coalesce && !args.iter().all(is_null) {
+        args.retain(|arg| !is_null(arg));
+    }
+}
+
+/// A constant as `"char"`, a type of one byte: the first one of a text, and the one that an integer is the code of.
+fn settle_char(expr: &mut Expr) {
+    let Expr::Cast { expr: inner, data_type: DataType::Custom(name, _), .. } = expr else { return };
+    let is_char = name.0.last().and_then(|part| part.as_ident()).is_some_and(|ident| {
+        let is_quoted = ident.quote_style.is_some();
+        is_quoted && ident.value == "char"
+    });
+    let Expr::Value(value) = inner.as_mut() else { return };
+    let code = match &value.value {
+        _ if !is_char => return,
+        Value::SingleQuotedString(text) => text.bytes().next(),
+        Value::Number(digits, _) => digits.parse::<u8>().ok(),
+        _ => return,
+    };
+    match code {
+        Some(code @ 1..=127) => value.value = Value::SingleQuotedString(char::from(code).to_string()),
+        Some(0) => value.value = Value::SingleQuotedString(String::new()),
+        _ => {}
+    }
 }
 
 /// A quoted literal as a condition.

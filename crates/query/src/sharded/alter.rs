@@ -332,7 +332,10 @@ impl<'a> Changes<'a> {
         if !command.missing_ok {
             return Err(error);
         }
-        self.notices.push(Error::new(error.code(), format!("{}, skipping", error.message())));
+        // What is there already has its code; what is not there is no error at all.
+        let is_there = error.code() == ErrorCode::DuplicateColumn;
+        let code = if is_there { error.code() } else { ErrorCode::SuccessfulCompletion };
+        self.notices.push(Error::new(code, format!("{}, skipping", error.message())));
         Ok(false)
     }
 

@@ -111,5 +111,39 @@ pub(super) const TABLES: &[Definition] = &[
             tgconstraint bigint, tgdeferrable boolean, tginitdeferred boolean, tgnargs smallint, \
             tgattr smallint[], tgargs bytea, tgqual text, tgoldtable text, tgnewtable text",
     ),
+    empty(
+        "pg_amop",
+        "oid bigint, amopfamily bigint, amoplefttype bigint, amoprighttype bigint, amopstrategy smallint, \
+            amoppurpose text, amopopr bigint, amopmethod bigint, amopsortfamily bigint",
+    ),
+    empty(
+        "pg_amproc",
+        "oid bigint, amprocfamily bigint, amproclefttype bigint, amprocrighttype bigint, amprocnum smallint, \
+            amproc bigint",
+    ),
+    empty(
+        "pg_cast",
+        "oid bigint, castsource bigint, casttarget bigint, castfunc bigint, castcontext text, castmethod text",
+    ),
+    empty("pg_largeobject_metadata", "oid bigint, lomowner bigint, lomacl text[]"),
+    empty(
+        "pg_operator",
+        "oid bigint, oprname text, oprnamespace bigint, oprowner bigint, oprkind text, oprcanmerge boolean, \
+            oprcanhash boolean, oprleft bigint, oprright bigint, oprresult bigint, oprcom bigint, \
+            oprnegate bigint, oprcode bigint, oprrest bigint, oprjoin bigint",
+    ),
+    empty("pg_opfamily", "oid bigint, opfmethod bigint, opfname text, opfnamespace bigint, opfowner bigint"),
+    empty("pg_ts_config", "oid bigint, cfgname text, cfgnamespace bigint, cfgowner bigint, cfgparser bigint"),
+    empty(
+        "pg_ts_dict",
+        "oid bigint, dictname text, dictnamespace bigint, dictowner bigint, dicttemplate bigint, \
+            dictinitoption text",
+    ),
+    empty(
+        "pg_ts_parser",
+        "oid bigint, prsname text, prsnamespace bigint, prsstart bigint, prstoken bigint, prsend bigint, \
+            prsheadline bigint, prslextype bigint",
+    ),
+    empty("pg_ts_template", "oid bigint, tmplname text, tmplnamespace bigint, tmplinit bigint, tmpllexize bigint"),
     empty("pg_views", "schemaname text, viewname text, viewowner text, definition text"),
 ];

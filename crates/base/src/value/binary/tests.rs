@@ -228,3 +228,27 @@ fn what_is_borrowed_is_what_is_read() {
     }
     assert!(borrow(SqlType::Array(ScalarType::Text), b"abcd").is_none());
 }
+
+#[test]
+fn object_numbers_have_four_bytes() {
+    let (one, many) = (SqlType::Scalar(ScalarType::Int8), SqlType::Array(ScalarType::Int8));
+    let bytes = |oid: u32, sql_type: SqlType, value: Value| {
+        let mut out = Vec::new();
+        encode_announced(oid, sql_type, &value.as_datum(), &mut out);
+        out
+    };
+    assert_eq!(bytes(26, one, Value::Int8(4_000_000_000)), 4_000_000_000u32.to_be_bytes());
+    assert_eq!(bytes(20, one, Value::Int8(23)), 23i64.to_be_bytes());
+    let numbers = Value::Array([Value::Int8(23), Value::Null].into());
+    let sent = bytes(1028, many, numbers.clone());
+    let shown: String = sent.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        shown,
+        "00000001000000010000001a0000000200000001\
+         0000000400000017ffffffff"
+    );
+    assert_eq!(decode(many, &sent), Ok(numbers));
+    let none = Value::Array([].into());
+    let sent = bytes(1028, many, none.clone());
+    assert_eq!(decode(many, &sent), Ok(none));
+}

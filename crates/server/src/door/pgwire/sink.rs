@@ -99,7 +99,9 @@ impl RowSink for Sink<'_> {
             }
             match formats.get(place).copied().unwrap_or_default() {
                 ValueFormat::Text => row.value(|out| text::write(column.sql_type, &value, &self.style, out)),
-                ValueFormat::Binary => row.value(|out| binary::encode(column.sql_type, &value, out)),
+                ValueFormat::Binary => {
+                    row.value(|out| binary::encode_announced(column.oid, column.sql_type, &value, out))
+                }
             }
         }
         match row.end() {

@@ -11,6 +11,7 @@ mod ddl;
 mod explain;
 mod limit;
 mod locks;
+mod lost_digits;
 mod notify;
 mod plans;
 mod portal;
@@ -33,6 +34,7 @@ use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
+use ashlar_query::object_columns::announce_parameters;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, Means, StatementTime, grammar};
@@ -414,14 +416,15 @@ impl SqlSession {
             let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
             return Ok((types.clone(), columns.clone()));
         }
-        let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
-            // A declared type is told back as it was declared.
-            match prepared.source.declared.get(number) {
-                Some(oid) if *oid != 0 && SqlType::from_oid(*oid).is_some() => *oid,
-                _ => sql_type.oid(),
+        let mut types: Vec<u32> = planned.parameter_types.iter().map(|sql_type| sql_type.oid()).collect();
+        announce_parameters(&prepared.source.sql, &planned.parameter_types, &mut types);
+        // A declared type is told back as it was declared.
+        for (known, oid) in types.iter_mut().zip(&prepared.source.declared) {
+            if *oid != 0 && SqlType::from_oid(*oid).is_some() {
+                *known = *oid;
             }
-        });
-        Ok((types.collect(), self.columns_of(planned)))
+        }
+        Ok((types, self.columns_of(planned)))
     }
 
     /// Result columns; those of FETCH are its cursor's.
@@ -697,7 +700,7 @@ fn read_parameters<'a>(
         let sql_type = types.get(given).copied();
         given += 1;
         let Some(sql_type) = sql_type else { continue };
-        refuse_lost_digits(sql_type, format, bytes, given)?;
+        lost_digits::refuse(sql_type, format, bytes, given)?;
         if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= LONG_BYTES) {
             charge(value_bytes_max(sql_type, bytes.len()))?;
         }
@@ -735,29 +738,6 @@ fn in_parameter(error: Error, number: usize) -> Error {
         return Error::new(error.code(), format!("incorrect binary data format in bind parameter {number}"));
     }
     error
-}
-
-/// A numeric parameter that is not for a column of its own scale has ten decimals or those of what it is compared with: more would be
-/// lost without a word.
-fn refuse_lost_digits(sql_type: SqlType, format: ValueFormat, bytes: Option<&[u8]>, number: usize) -> Result<()> {
-    let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale }) = sql_type else { return Ok(()) };
-    let decimals = match (bytes, format) {
-        (None, _) => 0,
-        // The display scale: the fourth of the header's 16-bit numbers.
-        (Some(bytes), ValueFormat::Binary) => match bytes.get(6..8) {
-            Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
-            _ => 0,
-        },
-        (Some(bytes), ValueFormat::Text) => {
-            let fraction = bytes.iter().position(|byte| *byte == b'.').map_or(&bytes[..0], |point| &bytes[point + 1..]);
-            fraction.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1)
-        }
-    };
-    if decimals > usize::from(scale) {
-        return Err(Error::unsupported(format!("parameter ${number} has more than {scale} decimals"))
-            .with_hint("Cast it in the statement: $1::numeric(38, 20)."));
-    }
-    Ok(())
 }
 
 fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {
