@@ -448,6 +448,10 @@ fn by_distance(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         }
         DataType::Int16 if goes_beyond(i16::MAX.into()) => DataType::Int64,
         DataType::Int32 if goes_beyond(i32::MAX.into()) => DataType::Int64,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => {
+            let message = "RANGE with offset PRECEDING/FOLLOWING is not supported for column type text or boolean";
+            return Err(external(Error::unsupported(message)));
+        }
         _ => return Ok(None),
     };
     first.expr = Expr::Cast(Cast::new(Box::new(first.expr.clone()), wide));
