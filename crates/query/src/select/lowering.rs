@@ -10,9 +10,9 @@ use ashlar_base::Error;
 use ashlar_functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
 use ashlar_functions::walk::flow;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
-    SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Distinct, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr,
+    OrderByKind, Query, SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -54,6 +54,8 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
                 // A row for each element: one function that gives an array of them, and one that makes rows of it.
                 let array = call_of(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
                 *expr = call("unnest", vec![array]);
+            } else if let Some(literal) = date_of_literal(function) {
+                *expr = literal;
             } else if let Some(replaced) = gathering::call_of_array(function, copies)? {
                 *expr = replaced;
             } else if let FunctionArguments::Subquery(query) = &mut function.args
@@ -81,6 +83,20 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
         _ => {}
     }
     ControlFlow::Continue(())
+}
+
+/// `date('2024-01-05')` is a literal of the type, as of a function that has its name.
+fn date_of_literal(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] = &list.args[..] else { return None };
+    let is_open = matches!(value.value, Value::SingleQuotedString(_) | Value::Null);
+    (is_open && is_named(&function.name, "date")).then(|| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(value.clone())),
+        data_type: DataType::Date,
+        array: false,
+        format: None,
+    })
 }
 
 /// `a[:2]` is `a[0:2]`, where no array begins before, and `a[2:]` goes to where no array is longer.

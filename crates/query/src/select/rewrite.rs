@@ -28,6 +28,7 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 }
 
 pub(super) mod copies;
+mod likes;
 mod operators;
 mod patterns;
 mod precedence;
@@ -179,6 +180,10 @@ impl VisitorMut for Rewrite {
                     }))
                 });
                 replace(expr, similar)
+            }
+            Expr::Like { escape_char: None, .. } | Expr::ILike { escape_char: None, .. } => {
+                let said = likes::quantified(expr, &mut self.copies);
+                replace(expr, said)
             }
             Expr::Like { pattern, escape_char: escape_char @ Some(_), .. }
             | Expr::ILike { pattern, escape_char: escape_char @ Some(_), .. } => {
