@@ -56,6 +56,7 @@ pub(crate) mod dialect;
 pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
+mod group_keys;
 mod grouping;
 mod grouping_sets;
 mod joins;

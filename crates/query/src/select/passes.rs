@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, array_items, casts, grouping, joins, labels, name_outputs, ordering, qualifiers,
-    recursive, references, scopes, stars, targets, values, whole_rows, windows, with_once,
+    Planner, aliases, ambiguous, array_items, casts, group_keys, grouping, joins, labels, name_outputs, ordering,
+    qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -41,6 +41,7 @@ fn settle_names(planner: &Planner<'_>, query: &mut Query) -> Result<usize> {
     windows::check(planner, query)?;
     stars::write_out(planner, query);
     targets::settle_groups(planner, query)?;
+    group_keys::settle(planner, query)?;
     grouping::settle(planner, query);
     labels::tell_apart(planner, query)?;
     targets::settle(planner, query)?;
