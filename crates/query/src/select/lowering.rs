@@ -20,7 +20,7 @@ use super::dialect::Postgres;
 use super::names::{call, call_of, call_with, folded};
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
-use super::{from_functions, gathering};
+use super::{array_subqueries, from_functions, gathering};
 
 /// The schema whose names are found without it.
 const SYSTEM_SCHEMA: &str = "pg_catalog";
@@ -235,14 +235,23 @@ fn array_of(query: &Query, copies: &mut Copies) -> ControlFlow<Error, Expr> {
         Some(OrderByKind::Expressions(items)) => items,
         Some(OrderByKind::All(_)) => return refuse_value(refused),
     };
-    if query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some() {
+    // PostgreSQL calls the column "array".
+    let alias = Ident::with_quote('"', "array");
+    if query.fetch.is_some() || query.with.is_some() {
         return refuse_value(refused);
+    }
+    if query.limit_clause.is_some() || chooses(&query.body) {
+        let (array, mut around) = match array_subqueries::of_rows(query, order_by, copies) {
+            Ok(Some(found)) => found,
+            Ok(None) => return refuse_value(refused),
+            Err(error) => return ControlFlow::Break(error),
+        };
+        if let SetExpr::Select(select) = around.body.as_mut() {
+            select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
+        }
+        return ControlFlow::Continue(Expr::Subquery(around));
     }
     let SetExpr::Select(select) = query.body.as_mut() else { return refuse_value(refused) };
-    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-    if is_grouped || select.having.is_some() || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
-        return refuse_value(refused);
-    }
     let item = match &mut select.projection[..] {
         [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => expr.clone(),
         _ => return refuse_value(refused),
@@ -256,10 +265,15 @@ fn array_of(query: &Query, copies: &mut Copies) -> ControlFlow<Error, Expr> {
     let order_by: Vec<OrderByExpr> = order_by.collect();
     let clauses = if order_by.is_empty() { Vec::new() } else { vec![FunctionArgumentClause::OrderBy(order_by)] };
     let array = call(ARRAY_OR_EMPTY, vec![call_with("array_agg", vec![item], clauses)]);
-    // PostgreSQL calls the column "array".
-    let alias = Ident::with_quote('"', "array");
     select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
     ControlFlow::Continue(Expr::Subquery(Box::new(query)))
+}
+
+/// Whether a SELECT makes other rows of those that it reads.
+fn chooses(body: &SetExpr) -> bool {
+    let SetExpr::Select(select) = body else { return false };
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    is_grouped || select.having.is_some() || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
 }
 
 /// `ORDER BY 1` means the one column there is.
