@@ -364,9 +364,12 @@ fn by_row(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(None);
     }
     let [value, offset, others @ ..] = &function.params.args[..] else { return Ok(None) };
-    let is_unknown = matches!(offset, Expr::Literal(offset, _) if offset.is_null());
+    let is_unknown = is_null(offset);
+    // A parameter may be NULL when it comes.
+    let is_parameter =
+        matches!(offset, Expr::Placeholder(_)) && offset.get_type(schema).is_ok_and(|found| found.is_integer());
     let varies = |expr: &Expr| !expr.column_refs().is_empty();
-    if !is_unknown && !varies(offset) && !others.iter().any(varies) {
+    if !is_unknown && !is_parameter && !varies(offset) && !others.iter().any(varies) {
         return Ok(None);
     }
     let (value_type, offset_type) = (value.get_type(schema)?, offset.get_type(schema)?);
@@ -381,7 +384,7 @@ fn by_row(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         // Those that meet in another type than the value's have been cast to it before.
         let is_fitting = other_type.is_null()
             || other_type.is_numeric() && value_type.is_numeric()
-            || matches!(other, Expr::Literal(..)) && other_type == DataType::Utf8;
+            || matches!(other, Expr::Literal(..) | Expr::Placeholder(_)) && other_type == DataType::Utf8;
         args.push(match other_type == value_type {
             true => other.clone(),
             false if is_fitting => cast(other, &value_type),
@@ -394,6 +397,15 @@ fn by_row(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     function.params.args = args;
     function.fun = WindowFunctionDefinition::WindowUDF(shift::udwf(is_lead));
     Ok(Some(Expr::WindowFunction(function)))
+}
+
+/// Whether it is NULL as it is written, of whatever type.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
 }
 
 /// A window over values that have an order and no distance, such as uuids: its frame is said in groups of equal rows, which

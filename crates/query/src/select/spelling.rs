@@ -93,9 +93,16 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(plain))
 }
 
+/// The words before lists of groups: the last one of GROUPING SETS.
+const LISTS: [&str; 3] = ["rollup", "cube", "sets"];
+
 /// Elements of ROLLUP, CUBE and GROUPING SETS that begin with a parenthesis and go on behind it get one more pair: `ROLLUP ((a)::text)` would be
 /// read as a list of columns, and something behind it. `None` where there are none.
 fn wrapped(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    if !LISTS.iter().any(|list| lower.contains(list)) {
+        return None;
+    }
     let scanned = pg_query::scan(text).ok()?;
     let tokens = &scanned.tokens;
     let word = |number: usize| {
@@ -105,8 +112,7 @@ fn wrapped(text: &str) -> Option<String> {
     let opens = |number: usize| word(number) == Some("(");
     let mut inserted: Vec<(usize, char)> = Vec::new();
     for number in 0..tokens.len() {
-        let begins_list = word(number)
-            .is_some_and(|word| ["rollup", "cube", "sets"].iter().any(|list| word.eq_ignore_ascii_case(list)))
+        let begins_list = word(number).is_some_and(|word| LISTS.iter().any(|list| word.eq_ignore_ascii_case(list)))
             && opens(number + 1);
         if !begins_list {
             continue;
