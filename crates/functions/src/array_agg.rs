@@ -1,5 +1,5 @@
-//! `array_agg` that keeps the type of its elements where the engine knows only how their values are stored: `jsonb[]`,
-//! `varchar[]`.
+//! `array_agg` and `string_agg`. The type of an array's elements is kept where the engine knows only how their values are stored: `jsonb[]`,
+//! `varchar[]`. And either sorts what it takes by itself where the rows come in another order, so that one query may have several of them.
 
 use std::sync::Arc;
 
@@ -11,21 +11,22 @@ use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
+use datafusion_functions_aggregate::string_agg::string_agg_udaf;
 
 use crate::fields::field_of;
 
 /// The engine's aggregate, with the field of its result.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ArrayAgg {
+struct Gathered {
     inner: Arc<AggregateUDF>,
 }
 
-/// The aggregate.
-pub fn udaf() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(ArrayAgg { inner: array_agg_udaf() }))
+/// The aggregates.
+pub fn all() -> [Arc<AggregateUDF>; 2] {
+    [array_agg_udaf(), string_agg_udaf()].map(|inner| Arc::new(AggregateUDF::from(Gathered { inner })))
 }
 
-impl AggregateUDFImpl for ArrayAgg {
+impl AggregateUDFImpl for Gathered {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -44,6 +45,9 @@ impl AggregateUDFImpl for ArrayAgg {
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let field = self.inner.return_field(fields)?;
+        if !matches!(field.data_type(), DataType::List(_)) {
+            return Ok(field);
+        }
         let Some(SqlType::Scalar(element)) = fields.first().and_then(|field| sql_type_of(field)) else {
             return Ok(field);
         };
@@ -52,7 +56,12 @@ impl AggregateUDFImpl for ArrayAgg {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(args)
+        if !args.is_distinct || !args.is_reversed {
+            return self.inner.accumulator(args);
+        }
+        // The engine turns the order around for rows that come the other way, and does not turn the values around that it has sorted itself.
+        let order: Vec<_> = args.order_bys.iter().map(|sort| sort.reverse()).collect();
+        self.inner.accumulator(AccumulatorArgs { order_bys: &order, is_reversed: false, ..args })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -73,11 +82,14 @@ impl AggregateUDFImpl for ArrayAgg {
 
     fn with_beneficial_ordering(self: Arc<Self>, is_beneficial: bool) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         let inner = self.inner.as_ref().clone().with_beneficial_ordering(is_beneficial)?;
-        Ok(inner.map(|inner| Arc::new(Self { inner: Arc::new(inner) }) as Arc<dyn AggregateUDFImpl>))
+        // Texts are always sorted by who joins them.
+        let inner = inner.map_or_else(|| Arc::clone(&self.inner), Arc::new);
+        Ok(Some(Arc::new(Self { inner })))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.order_sensitivity()
+        // The engine says of texts that the rows must come in their order, and refuses two orders; but it sorts them itself.
+        AggregateOrderSensitivity::SoftRequirement
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {

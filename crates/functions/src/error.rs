@@ -273,8 +273,21 @@ fn from_query_message(message: &str) -> Option<Error> {
     if message.contains("Aggregate function calls cannot be nested") {
         return grouping("aggregate function calls cannot be nested");
     }
+    if message.contains("Aggregate function calls cannot contain window function calls") {
+        return grouping("aggregate function calls cannot contain window function calls");
+    }
+    let windowing = |message: &str| Some(Error::new(ErrorCode::WindowingError, message));
     if message.contains("Window function calls cannot be nested") {
-        return Some(Error::new(ErrorCode::WindowingError, "window function calls cannot be nested"));
+        return windowing("window function calls cannot be nested");
+    }
+    if message.contains("RANGE requires exactly one ORDER BY column") {
+        return windowing("RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column");
+    }
+    if message.contains("GROUPS requires an ORDER BY clause") {
+        return windowing("GROUPS mode requires an ORDER BY clause");
+    }
+    if message.contains("OVER and WITHIN GROUP clause cannot be used together") {
+        return Some(Error::unsupported("OVER is not supported for ordered-set aggregates"));
     }
     let reference = |message: String| Some(Error::new(ErrorCode::InvalidColumnReference, message));
     if let Some(position) = between(message, "Order by column out of bounds, specified: ", ",") {
@@ -407,6 +420,13 @@ fn from_execution_message(message: &str) -> Error {
     let lower = message.to_lowercase();
     if lower.contains("negative count not allowed") || lower.contains("negative substring length") {
         return Error::new(ErrorCode::SubstringError, "negative substring length not allowed");
+    }
+    if lower.contains("in an aggregate with distinct, order by expressions must appear") {
+        let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+        return Error::new(ErrorCode::InvalidColumnReference, message);
+    }
+    if lower.contains("literal for the second argument of nth_value") {
+        return Error::unsupported("nth_value of a place that is not a constant is not supported");
     }
     if lower.contains("ntile requires a positive integer") {
         return Error::new(ErrorCode::InvalidNtileArgument, "argument of ntile must be greater than zero");

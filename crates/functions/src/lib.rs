@@ -21,6 +21,7 @@ pub mod error;
 pub mod fields;
 pub mod float_sum;
 pub mod floats;
+pub mod framed;
 pub mod gathered;
 pub mod guards;
 pub mod inference;
@@ -33,6 +34,7 @@ pub mod named_casts;
 pub mod names;
 pub mod numbers;
 pub mod patterns;
+pub mod percentile;
 pub mod planner;
 pub mod quantified;
 pub mod quoting;
@@ -40,6 +42,7 @@ pub mod regular;
 pub mod rules;
 pub mod series;
 pub mod session;
+pub mod shift;
 pub mod single_row;
 pub mod sql;
 pub mod strings;
@@ -73,7 +76,9 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
             registry.register_udaf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
         }
     }
-    registry.register_udaf(array_agg::udaf())?;
+    for function in array_agg::all() {
+        registry.register_udaf(function)?;
+    }
     registry.register_udf(Arc::new(named_casts::udf()))?;
     registry.register_udf(Arc::new(kin::udf()))?;
     for name in registry.udfs() {

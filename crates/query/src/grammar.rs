@@ -126,7 +126,10 @@ fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {
         pg_query::Error::Parse(message) => message.clone(),
         other => other.to_string(),
     };
-    let result = Error::new(ErrorCode::SyntaxError, message.clone());
+    // What the grammar says of a window's frame itself has a code of its own.
+    let is_of_frame = message.starts_with("frame start") || message.starts_with("frame end");
+    let code = if is_of_frame { ErrorCode::WindowingError } else { ErrorCode::SyntaxError };
+    let result = Error::new(code, message.clone());
     match error_offset(sql, &message) {
         Some(offset) => {
             let characters = sql[..offset].chars().count();

@@ -48,6 +48,7 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod array_subqueries;
 mod arrays;
 mod balance;
 mod casts;
@@ -55,6 +56,7 @@ pub(crate) mod dialect;
 pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
+mod group_keys;
 mod grouping;
 mod grouping_sets;
 pub(crate) mod joins;

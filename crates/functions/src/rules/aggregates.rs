@@ -11,12 +11,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use ashlar_base::{Error, SqlType};
+use ashlar_base::{Error, ErrorCode, SqlType};
 use ashlar_store::arrow_types::to_arrow_type;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, DFSchema, Result, ScalarValue};
-use datafusion_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion_expr::expr::{AggregateFunction, ScalarFunction, Sort, WindowFunction};
 use datafusion_expr::{
     Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window, WindowFrame,
     WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
@@ -31,7 +31,10 @@ use crate::decimals::{AVERAGE_SCALE, NumericOperation};
 use crate::error::external;
 use crate::float_sum;
 use crate::floats::FloatCheck;
+use crate::framed;
 use crate::integer_sum;
+use crate::percentile;
+use crate::shift;
 use crate::tree::rewrite_nodes_with_subqueries;
 use crate::variance::{self, Variance};
 
@@ -177,10 +180,14 @@ fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
     let mut shown = shown_inputs(&outputs[..groups]);
     let mut changed = false;
     for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
-        if let Some(wide) = wide_percentile(expr, &schema)? {
+        let other = match exact_percentile(expr, &schema)? {
+            Some(exact) => Some(exact),
+            None => sorted_distinct(expr, &schema)?,
+        };
+        if let Some(other) = other {
             changed = true;
             let name = computed_name(computed.len());
-            computed.push(wide.alias(&name));
+            computed.push(other.alias(&name));
             let result = Expr::Column(Column::new_unqualified(name));
             shown.push(result.alias_qualified(output.relation.clone(), &output.name));
             continue;
@@ -229,6 +236,10 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
             Some(framed) => Some(framed),
             None => by_distance(expr, &schema)?,
         };
+        let framed = match by_row(framed.as_ref().unwrap_or(expr), &schema)? {
+            Some(other) => Some(other),
+            None => framed,
+        };
         let is_same = framed.is_none() && !is_counted;
         let expr = framed.as_ref().unwrap_or(expr);
         let plan = match expr.clone().unalias() {
@@ -242,15 +253,15 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
             _ => None,
         };
         let Some(((parts, finish), function)) = plan else {
-            check_frame(expr)?;
-            if is_same {
+            let anew = aggregated_anew(expr);
+            if is_same && anew.is_none() {
                 computed.push(expr.clone());
                 shown.push(Expr::Column(output.clone()));
                 continue;
             }
             changed = true;
             let name = computed_name(computed.len());
-            computed.push(expr.clone().unalias().alias(&name));
+            computed.push(anew.unwrap_or_else(|| expr.clone().unalias()).alias(&name));
             let result = Expr::Column(Column::new_unqualified(name));
             // PostgreSQL has no unsigned integers.
             let result = if is_counted {
@@ -297,43 +308,104 @@ fn name_of(part: Expr, computed: &mut Vec<Expr>) -> String {
     })
 }
 
-/// `percentile_cont` of a real, which is one of a double.
-fn wide_percentile(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+/// `percentile_cont` of numbers, which is one of doubles. The engine's other ones are refused by it.
+fn exact_percentile(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expr.clone().unalias() else {
         return Ok(None);
     };
-    let Some(arg) = params.args.first_mut() else { return Ok(None) };
-    if func.name() != "percentile_cont" || arg.get_type(schema)? != DataType::Float32 {
+    let [value, part] = &params.args[..] else { return Ok(None) };
+    let is_number = |expr: &Expr| expr.get_type(schema).is_ok_and(|found| found.is_numeric() || found.is_null());
+    if func.name() != "percentile_cont" || !is_number(value) || !is_number(part) {
         return Ok(None);
     }
-    let wide = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Float64));
-    *arg = wide(arg.clone());
-    for sort in &mut params.order_by {
-        sort.expr = wide(sort.expr.clone());
+    if let Expr::Literal(part, _) = part
+        && let Ok(ScalarValue::Float64(Some(part))) = part.cast_to(&DataType::Float64)
+    {
+        percentile::check(part)?;
     }
+    let double = |expr: &Expr| Expr::Cast(Cast::new(Box::new(expr.clone()), DataType::Float64));
+    let is_descending = params.order_by.first().is_some_and(|sort| !sort.asc);
+    params.args = vec![double(value), double(part)];
+    params.order_by.clear();
+    let func = percentile::udaf(is_descending);
     Ok(Some(Expr::AggregateFunction(AggregateFunction { func, params })))
 }
 
-/// What leaves a frame is taken away from such an aggregate by the engine, and not what rounding had made of it: NaN would stay for ever.
-///
-/// # Errors
-/// 0A000
-fn check_frame(expr: &Expr) -> Result<()> {
-    let function = match expr {
-        Expr::Alias(alias) => return check_frame(&alias.expr),
-        Expr::WindowFunction(function) => function,
-        _ => return Ok(()),
+/// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')`, which PostgreSQL finds by sorting.
+fn sorted_distinct(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expr.clone().unalias() else {
+        return Ok(None);
     };
-    let name = function.fun.name();
-    let is_rounded = Variance::named(name).is_some()
-        || name == "corr"
-        || name.starts_with("covar")
-        || name.starts_with("regr_") && name != "regr_count";
-    if !is_rounded || function.params.window_frame.is_ever_expanding() {
-        return Ok(());
+    let Some(value) = params.args.first() else { return Ok(None) };
+    let is_concerned = params.distinct && params.order_by.is_empty();
+    if !is_concerned || !matches!(func.name(), "array_agg" | "string_agg") || value.get_type(schema)?.is_null() {
+        return Ok(None);
     }
-    let message = format!("{name} of floats over a frame that loses rows is not supported");
-    Err(external(Error::unsupported(message).with_hint("Let the frame begin with UNBOUNDED PRECEDING.")))
+    params.order_by = vec![Sort::new(value.clone(), true, false)];
+    Ok(Some(Expr::AggregateFunction(AggregateFunction { func, params })))
+}
+
+/// An aggregate from which nothing can be taken away exactly when it leaves a frame: the engine can with some of them, and would leave what
+/// rounding had made of it, NaN for ever.
+fn aggregated_anew(expr: &Expr) -> Option<Expr> {
+    let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return None };
+    let WindowFunctionDefinition::AggregateUDF(inner) = &function.fun else { return None };
+    let around = framed::udaf(inner)?;
+    function.fun = WindowFunctionDefinition::AggregateUDF(around);
+    Some(Expr::WindowFunction(function))
+}
+
+/// `lag` and `lead` with an offset or a default that is not the same for all rows, or with no offset at all: NULL.
+fn by_row(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return Ok(None) };
+    let WindowFunctionDefinition::WindowUDF(inner) = &function.fun else { return Ok(None) };
+    let is_lead = inner.name() == "lead";
+    if !is_lead && inner.name() != "lag" || shift::is_one(inner) {
+        return Ok(None);
+    }
+    let [value, offset, others @ ..] = &function.params.args[..] else { return Ok(None) };
+    let is_unknown = is_null(offset);
+    // A parameter may be NULL when it comes.
+    let is_parameter =
+        matches!(offset, Expr::Placeholder(_)) && offset.get_type(schema).is_ok_and(|found| found.is_integer());
+    let varies = |expr: &Expr| !expr.column_refs().is_empty();
+    if !is_unknown && !is_parameter && !varies(offset) && !others.iter().any(varies) {
+        return Ok(None);
+    }
+    let (value_type, offset_type) = (value.get_type(schema)?, offset.get_type(schema)?);
+    if !is_unknown && !offset_type.is_integer() {
+        let message = format!("function {} does not exist", inner.name());
+        return Err(external(Error::new(ErrorCode::UndefinedFunction, message)));
+    }
+    let cast = |expr: &Expr, to: &DataType| Expr::Cast(Cast::new(Box::new(expr.clone()), to.clone()));
+    let mut args = vec![value.clone(), cast(offset, &DataType::Int64)];
+    for other in others {
+        let other_type = other.get_type(schema)?;
+        // Those that meet in another type than the value's have been cast to it before.
+        let is_fitting = other_type.is_null()
+            || other_type.is_numeric() && value_type.is_numeric()
+            || matches!(other, Expr::Literal(..) | Expr::Placeholder(_)) && other_type == DataType::Utf8;
+        args.push(match other_type == value_type {
+            true => other.clone(),
+            false if is_fitting => cast(other, &value_type),
+            false => {
+                let message = format!("{} of a value and a default of two types is not supported", inner.name());
+                return Err(external(Error::unsupported(message).with_hint("Cast the default to the value's type.")));
+            }
+        });
+    }
+    function.params.args = args;
+    function.fun = WindowFunctionDefinition::WindowUDF(shift::udwf(is_lead));
+    Ok(Some(Expr::WindowFunction(function)))
+}
+
+/// Whether it is NULL as it is written, of whatever type.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
 }
 
 /// A window over values that have an order and no distance, such as uuids: its frame is said in groups of equal rows, which
@@ -388,6 +460,10 @@ fn by_distance(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         }
         DataType::Int16 if goes_beyond(i16::MAX.into()) => DataType::Int64,
         DataType::Int32 if goes_beyond(i32::MAX.into()) => DataType::Int64,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => {
+            let message = "RANGE with offset PRECEDING/FOLLOWING is not supported for column type text or boolean";
+            return Err(external(Error::unsupported(message)));
+        }
         _ => return Ok(None),
     };
     first.expr = Expr::Cast(Cast::new(Box::new(first.expr.clone()), wide));

@@ -109,6 +109,19 @@ const DATE_PART: &[Overload] = &[
     overload!([Text, Span] => Float, |a, _| float_part(&a[0], Source::Interval(span(&a[1])))),
 ];
 
+const DATE: &[Overload] = &[
+    overload!([Date] => Date, |a, _| Ok(Value::Date(date(&a[0])))),
+    overload!([Timestamp] => Date, |a, _| day_of(micros(&a[0]))),
+    overload!([Timestamptz] => Date, |a, c| day_of(dates::to_local(micros(&a[0]), c.zone))),
+];
+
+fn day_of(local: i64) -> Result<Value> {
+    const DAY_MICROS: i64 = 86_400_000_000;
+    i32::try_from(local.div_euclid(DAY_MICROS))
+        .map(Value::Date)
+        .map_err(|_| Error::new(ashlar_base::ErrorCode::DatetimeOverflow, "date out of range"))
+}
+
 const DATE_TRUNC: &[Overload] = &[
     overload!([Text, Timestamp] => Timestamp, |a, _| parts::truncate(text(&a[0]), micros(&a[1])).map(Value::Timestamp)),
     overload!([Text, Timestamptz] => Timestamptz, |a, c| {
@@ -322,7 +335,8 @@ pub(super) const NEGATED: &[Overload] = &[overload!([Span] => Span, |a, _| negat
 
 /// Every function that SQL can name, in a zone.
 pub(super) fn all(zone: Zone) -> Vec<TimeFunction> {
-    let computed: [(&'static str, &'static [Overload]); 17] = [
+    let computed: [(&'static str, &'static [Overload]); 18] = [
+        ("date", DATE),
         ("extract", EXTRACT),
         ("date_part", DATE_PART),
         ("date_trunc", DATE_TRUNC),

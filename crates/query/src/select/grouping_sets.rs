@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ashlar_functions::tree::{rewrite_nodes_with_subqueries, rewrite_parts};
+use ashlar_functions::tree::{any_part, rewrite_nodes_with_subqueries, rewrite_parts};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
@@ -29,6 +29,21 @@ pub(super) fn beneath(plan: LogicalPlan) -> Result<LogicalPlan> {
         let sets = sets.clone();
         over_columns(aggregate, sets, &computed).map(Transformed::yes)
     })
+}
+
+/// The expressions of all sets.
+fn sets_of(sets: &GroupingSet) -> Vec<Expr> {
+    sets.distinct_expr().into_iter().cloned().collect()
+}
+
+/// Whether a part of one of these expressions is such.
+fn any_of(exprs: &[Expr], is_such: impl Fn(&Expr) -> bool) -> Result<bool> {
+    for expr in exprs {
+        if any_part(expr, |part| Ok(is_such(part)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The column that holds an expression's value: of the name that the group of the expression has.
@@ -56,8 +71,19 @@ fn over_columns(aggregate: Aggregate, sets: GroupingSet, computed: &[Expr]) -> R
         Ok(asked.data)
     });
     let asked = asked.collect::<Result<Vec<Expr>>>()?;
-    let columns: Vec<Expr> = aggregate.input.schema().iter().map(Expr::from).collect();
-    let named = computed.iter().map(|expr| expr.clone().unalias().alias(expr.schema_name().to_string()));
+    // The name of a cast is that of the column which it is of: where nobody else reads that, it stays beneath.
+    let names: Vec<String> = computed.iter().map(|expr| expr.schema_name().to_string()).collect();
+    let groups = sets_of(&sets);
+    let has_subquery = any_of(&asked, |part| {
+        matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
+    })?;
+    let is_read = |column: &Column| asked.iter().chain(&groups).any(|expr| expr.column_refs().contains(column));
+    let columns = aggregate.input.schema().columns().into_iter().filter(|column| {
+        let is_shadowed = names.contains(&column.flat_name()) && !has_subquery && !is_read(column);
+        !is_shadowed
+    });
+    let columns: Vec<Expr> = columns.map(Expr::Column).collect();
+    let named = computed.iter().zip(&names).map(|(expr, name)| expr.clone().unalias().alias(name));
     let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(aggregate.input))
         .project(columns.into_iter().chain(named).collect::<Vec<Expr>>())?
         .build()?;

@@ -10,9 +10,9 @@ use ashlar_base::Error;
 use ashlar_functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
 use ashlar_functions::walk::flow;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
-    SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Distinct, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr,
+    OrderByKind, Query, SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -21,7 +21,7 @@ use super::names::folded;
 use super::nodes::{call, call_of, call_with};
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
-use super::{from_functions, gathering};
+use super::{array_subqueries, from_functions, gathering};
 
 /// The schema whose names are found without it.
 const SYSTEM_SCHEMA: &str = "pg_catalog";
@@ -55,6 +55,8 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
                 // A row for each element: one function that gives an array of them, and one that makes rows of it.
                 let array = call_of(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
                 *expr = call("unnest", vec![array]);
+            } else if let Some(literal) = date_of_literal(function) {
+                *expr = literal;
             } else if let Some(replaced) = gathering::call_of_array(function, copies)? {
                 *expr = replaced;
             } else if let FunctionArguments::Subquery(query) = &mut function.args
@@ -82,6 +84,20 @@ pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Er
         _ => {}
     }
     ControlFlow::Continue(())
+}
+
+/// `date('2024-01-05')` is a literal of the type, as of a function that has its name.
+fn date_of_literal(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] = &list.args[..] else { return None };
+    let is_open = matches!(value.value, Value::SingleQuotedString(_) | Value::Null);
+    (is_open && is_named(&function.name, "date")).then(|| Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(value.clone())),
+        data_type: DataType::Date,
+        array: false,
+        format: None,
+    })
 }
 
 /// `a[:2]` is `a[0:2]`, where no array begins before, and `a[2:]` goes to where no array is longer.
@@ -220,14 +236,23 @@ fn array_of(query: &Query, copies: &mut Copies) -> ControlFlow<Error, Expr> {
         Some(OrderByKind::Expressions(items)) => items,
         Some(OrderByKind::All(_)) => return refuse_value(refused),
     };
-    if query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some() {
+    // PostgreSQL calls the column "array".
+    let alias = Ident::with_quote('"', "array");
+    if query.fetch.is_some() || query.with.is_some() {
         return refuse_value(refused);
+    }
+    if query.limit_clause.is_some() || chooses(&query.body) {
+        let (array, mut around) = match array_subqueries::of_rows(query, order_by, copies) {
+            Ok(Some(found)) => found,
+            Ok(None) => return refuse_value(refused),
+            Err(error) => return ControlFlow::Break(error),
+        };
+        if let SetExpr::Select(select) = around.body.as_mut() {
+            select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
+        }
+        return ControlFlow::Continue(Expr::Subquery(around));
     }
     let SetExpr::Select(select) = query.body.as_mut() else { return refuse_value(refused) };
-    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
-    if is_grouped || select.having.is_some() || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
-        return refuse_value(refused);
-    }
     let item = match &mut select.projection[..] {
         [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => expr.clone(),
         _ => return refuse_value(refused),
@@ -241,10 +266,15 @@ fn array_of(query: &Query, copies: &mut Copies) -> ControlFlow<Error, Expr> {
     let order_by: Vec<OrderByExpr> = order_by.collect();
     let clauses = if order_by.is_empty() { Vec::new() } else { vec![FunctionArgumentClause::OrderBy(order_by)] };
     let array = call(ARRAY_OR_EMPTY, vec![call_with("array_agg", vec![item], clauses)]);
-    // PostgreSQL calls the column "array".
-    let alias = Ident::with_quote('"', "array");
     select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
     ControlFlow::Continue(Expr::Subquery(Box::new(query)))
+}
+
+/// Whether a SELECT makes other rows of those that it reads.
+fn chooses(body: &SetExpr) -> bool {
+    let SetExpr::Select(select) = body else { return false };
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    is_grouped || select.having.is_some() || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
 }
 
 /// `ORDER BY 1` means the one column there is.

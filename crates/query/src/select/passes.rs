@@ -7,7 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, arrays, casts, grouping, joins, labels, name_outputs, ordering, parameter_places,
+    Planner, aliases, ambiguous, arrays, casts, group_keys, grouping, joins, labels, name_outputs, ordering,
+    parameter_places,
     qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows, with_once,
 };
 
@@ -42,6 +43,7 @@ fn settle_names(planner: &Planner<'_>, query: &mut Query) -> Result<usize> {
     windows::check(planner, query)?;
     stars::write_out(planner, query);
     targets::settle_groups(planner, query)?;
+    group_keys::settle(planner, query)?;
     grouping::settle(planner, query);
     labels::tell_apart(planner, query)?;
     targets::settle(planner, query)?;

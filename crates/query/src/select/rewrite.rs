@@ -30,6 +30,7 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 }
 
 pub(super) mod copies;
+mod likes;
 mod operators;
 mod patterns;
 mod precedence;
@@ -180,6 +181,10 @@ impl VisitorMut for Rewrite {
                     }))
                 });
                 replace(expr, similar)
+            }
+            Expr::Like { escape_char: None, .. } | Expr::ILike { escape_char: None, .. } => {
+                let said = likes::quantified(expr, &mut self.copies);
+                replace(expr, said)
             }
             Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
                 flow(plain_like(expr))

@@ -20,6 +20,14 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
     if !is_suspicious(text) {
         return Ok(Cow::Borrowed(text));
     }
+    match wrapped(text) {
+        Some(wrapped) => words(&wrapped).map(|plain| Cow::Owned(plain.into_owned())),
+        None => words(text),
+    }
+}
+
+/// What the words of a text become, each by itself.
+fn words(text: &str) -> Result<Cow<'_, str>> {
     let Ok(scanned) = pg_query::scan(text) else { return Ok(Cow::Borrowed(text)) };
     let mut plain = String::with_capacity(text.len());
     let mut end = 0;
@@ -85,9 +93,78 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(plain))
 }
 
+/// The words before lists of groups: the last one of GROUPING SETS.
+const LISTS: [&str; 3] = ["rollup", "cube", "sets"];
+
+/// Elements of ROLLUP, CUBE and GROUPING SETS that begin with a parenthesis and go on behind it get one more pair: `ROLLUP ((a)::text)` would be
+/// read as a list of columns, and something behind it. `None` where there are none.
+fn wrapped(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    if !LISTS.iter().any(|list| lower.contains(list)) {
+        return None;
+    }
+    let scanned = pg_query::scan(text).ok()?;
+    let tokens = &scanned.tokens;
+    let word = |number: usize| {
+        let (start, end) = range(tokens.get(number)?);
+        text.get(start..end)
+    };
+    let opens = |number: usize| word(number) == Some("(");
+    let mut inserted: Vec<(usize, char)> = Vec::new();
+    for number in 0..tokens.len() {
+        let begins_list = word(number).is_some_and(|word| LISTS.iter().any(|list| word.eq_ignore_ascii_case(list)))
+            && opens(number + 1);
+        if !begins_list {
+            continue;
+        }
+        let begin = number + 2;
+        let (mut first, mut depth) = (begin, 0_usize);
+        // Where the parenthesis ends that the element begins with.
+        let mut closed = None;
+        for place in begin..tokens.len() {
+            let word = word(place);
+            let is_end = depth == 0 && matches!(word, Some("," | ")"));
+            match word {
+                Some("(") => depth += 1,
+                Some(")") if depth > 0 => {
+                    depth -= 1;
+                    if depth == 0 && closed.is_none() {
+                        closed = Some(place);
+                    }
+                }
+                _ => {}
+            }
+            if !is_end {
+                continue;
+            }
+            if opens(first) && closed.is_some_and(|closed| closed + 1 < place) {
+                inserted.push((range(&tokens[first]).0, '('));
+                inserted.push((range(&tokens[place - 1]).1, ')'));
+            }
+            if word == Some(")") {
+                break;
+            }
+            (first, closed) = (place + 1, None);
+        }
+    }
+    if inserted.is_empty() {
+        return None;
+    }
+    inserted.sort_by_key(|(place, _)| *place);
+    let (mut result, mut end) = (String::with_capacity(text.len() + inserted.len()), 0);
+    for (place, parenthesis) in inserted {
+        result.push_str(text.get(end..place)?);
+        result.push(parenthesis);
+        end = place;
+    }
+    result.push_str(text.get(end..)?);
+    Some(result)
+}
+
 /// Whether it is worth to look at the tokens.
 fn is_suspicious(text: &str) -> bool {
-    const WORDS: [&str; 8] = ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\""];
+    const WORDS: [&str; 11] =
+        ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\"", "rollup", "cube", "grouping"];
     let lower = text.to_ascii_lowercase();
     let has_number = || {
         let bytes = lower.as_bytes();

@@ -85,7 +85,9 @@ impl Settle<'_, '_> {
             let cells: Vec<Option<Cell<'_>>> = values.rows.iter().map(|row| self.cell(&row[column])).collect();
             // A cell that reads columns from around the list.
             if cells.iter().any(Option::is_none) {
-                is_mixed |= cells.iter().any(Option::is_some);
+                // The engine wants the same to be known of all cells, and of a column more is known than of what is made of it.
+                let is_column = |expr: &Expr| matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                is_mixed |= values.rows.len() > 1 && !values.rows.iter().all(|row| is_column(&row[column]));
                 continue;
             }
             let cells: Vec<Cell<'_>> = cells.into_iter().flatten().collect();

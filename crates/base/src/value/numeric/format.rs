@@ -1,4 +1,5 @@
-//! `to_char` of numbers: the patterns `9 0 . , D G` and `FM`, as PostgreSQL writes them; every other is refused.
+//! `to_char` of numbers: the patterns `9 0 . , D G` and `FM`, as PostgreSQL writes them, and what stands around them and means itself, as `%`;
+//! every other is refused.
 //!
 //! Called by the query crate's function, with the number's decimal text.
 
@@ -12,6 +13,13 @@ struct Template {
     whole: Vec<u8>,
     /// `9` and `0` behind it; `None` without a point.
     fraction: Option<Vec<u8>>,
+    /// What is written before the number, and behind it.
+    around: (String, String),
+}
+
+/// Whether a character of a template means itself, before the patterns and behind them.
+fn is_itself(character: char) -> bool {
+    matches!(character, '%' | '$' | '€' | '£' | ' ' | '(' | ')' | '#' | '/' | ':')
 }
 
 fn template(pattern: &str) -> Result<Template> {
@@ -20,6 +28,10 @@ fn template(pattern: &str) -> Result<Template> {
         Some(rest) => (false, rest),
         None => (true, pattern),
     };
+    let core = rest.trim_start_matches(is_itself);
+    let before = rest[..rest.len() - core.len()].to_owned();
+    let rest = core.trim_end_matches(is_itself);
+    let around = (before, core[rest.len()..].to_owned());
     let rest = rest.to_ascii_uppercase().replace('D', ".").replace('G', ",");
     let (whole, fraction) = match rest.split_once('.') {
         Some((whole, fraction)) => (whole, Some(fraction)),
@@ -33,7 +45,8 @@ fn template(pattern: &str) -> Result<Template> {
     if !fits {
         return Err(unsupported());
     }
-    Ok(Template { fill, whole: whole.into(), fraction: fraction.map(|fraction| fraction.as_bytes().to_vec()) })
+    let fraction = fraction.map(|fraction| fraction.as_bytes().to_vec());
+    Ok(Template { fill, whole: whole.into(), fraction, around })
 }
 
 /// How many digits behind the point a template shows.
@@ -49,7 +62,14 @@ pub fn fraction_digits(pattern: &str) -> Result<usize> {
 /// # Errors
 /// 0A000
 pub fn to_char(is_negative: bool, digits: &str, pattern: &str) -> Result<String> {
-    let Template { fill, whole, fraction } = template(pattern)?;
+    let template = template(pattern)?;
+    let (before, behind) = &template.around;
+    Ok(format!("{before}{}{behind}", shown(is_negative, digits, &template)))
+}
+
+/// The number itself.
+fn shown(is_negative: bool, digits: &str, template: &Template) -> String {
+    let (fill, whole, fraction) = (template.fill, &template.whole, template.fraction.as_ref());
     let (before, behind) = digits.split_once('.').unwrap_or((digits, ""));
     let before = before.trim_start_matches('0');
     let is_zero = before.is_empty() && behind.bytes().all(|byte| byte == b'0');
@@ -64,10 +84,10 @@ pub fn to_char(is_negative: bool, digits: &str, pattern: &str) -> Result<String>
     if before.len() > places {
         let hidden = whole.iter().map(|byte| if *byte == b',' { ',' } else { '#' }).collect::<String>();
         let behind = fraction.map_or_else(String::new, |fraction| format!(".{}", "#".repeat(fraction.len())));
-        return Ok(format!("{sign}{hidden}{behind}"));
+        return format!("{sign}{hidden}{behind}");
     }
     // A template with FM drops the zeros at the end that are `9` in it.
-    let kept = match &fraction {
+    let kept = match fraction {
         None => 0,
         Some(fraction) if fill => fraction.len(),
         Some(fraction) => {
@@ -83,7 +103,7 @@ pub fn to_char(is_negative: bool, digits: &str, pattern: &str) -> Result<String>
     let start = first_zero.min(places - shown.len());
     let mut out = String::new();
     let mut place = 0;
-    for byte in &whole {
+    for byte in whole {
         if *byte == b',' {
             if place > start {
                 out.push(',');
@@ -104,7 +124,7 @@ pub fn to_char(is_negative: bool, digits: &str, pattern: &str) -> Result<String>
         result.push('.');
         result.push_str(&behind[..kept]);
     }
-    Ok(result)
+    result
 }
 
 #[cfg(test)]

@@ -9,17 +9,23 @@
 //! ```text
 //!   NOT CASE WHEN EXISTS (... WHERE equal) THEN false WHEN EXISTS (... WHERE equal IS NULL) THEN NULL ELSE true END
 //! ```
+//!
+//! And `(a, b) < (SELECT x, y ...)`, whose one row is taken apart.
+
+use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, UnaryOperator,
+    BinaryOperator, Distinct, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
 };
 
 use super::copies::{Copies, nodes_of};
 use super::rows::{equal, members};
 use crate::select::aliases::{ROWS_OF_SUBQUERY, wrong_width};
+use crate::select::names::folded;
 
 /// A row and the subquery whose rows it is looked for in.
 struct Search<'e> {
@@ -93,6 +99,66 @@ pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
     Err(unexpected())
 }
 
+/// The members of `(SELECT x, y ...)`, of as many as a row has that it is compared with, each by a subquery of its own; `None` for what is no
+/// subquery. It is run for each of them, and has to give the same row each time.
+///
+/// # Errors
+/// 42601 for a subquery of more or fewer columns, 0A000 for one that may give another row each time.
+pub(super) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
+    let Some(subquery) = subquery_of(expr) else { return Ok(None) };
+    if walk::visit(subquery, &mut Chooses).is_break() {
+        let message =
+            "comparing a row with that of a subquery which limits its rows or calls such functions is not supported";
+        return Err(Error::unsupported(message).with_hint("Compute its row in a query in FROM."));
+    }
+    let rows = Search { row: vec![Expr::value(Value::Null); width], subquery, negated: false };
+    let member = |place: usize| -> Result<Expr> {
+        let mut query = rows.query()?;
+        let name = vec![Ident::with_quote('"', ROWS_OF_SUBQUERY), column(place)];
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.projection = vec![SelectItem::UnnamedExpr(Expr::CompoundIdentifier(name))];
+        }
+        Ok(Expr::Subquery(query))
+    };
+    (0..width).map(member).collect::<Result<Vec<Expr>>>().map(Some)
+}
+
+/// Looks for what makes a query choose among its rows: it may choose otherwise the next time.
+struct Chooses;
+
+impl Visitor for Chooses {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        if query.limit_clause.is_some() || query.fetch.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        if matches!(select.distinct, Some(Distinct::On(_))) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        const VOLATILE: [&str; 5] = ["random", "gen_random_uuid", "clock_timestamp", "timeofday", "nextval"];
+        const IN_ANY_ORDER: [&str; 3] = ["array_agg", "string_agg", "json_agg"];
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+        let chooses = function.over.is_some()
+            || VOLATILE.contains(&name.as_str())
+            || IN_ANY_ORDER.contains(&name.as_str())
+            || name.starts_with("jsonb_agg")
+            || name.ends_with("object_agg");
+        if chooses { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
 impl<'e> Search<'e> {
     fn of(expr: &'e Expr) -> Option<Self> {
         Some(match expr {
@@ -121,6 +187,15 @@ impl<'e> Search<'e> {
     }
 
     fn exists(&self, condition: Expr, negated: bool) -> Result<Expr> {
+        let mut query = self.query()?;
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.selection = Some(condition);
+        }
+        Ok(Expr::Exists { subquery: query, negated })
+    }
+
+    /// A query of the subquery's rows.
+    fn query(&self) -> Result<Box<Query>> {
         if let Some(width) = width(&self.subquery.body)
             && width != self.row.len()
         {
@@ -135,8 +210,7 @@ impl<'e> Search<'e> {
         let subquery = Box::new(self.subquery.clone());
         let relation = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
         select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
-        select.selection = Some(condition);
-        Ok(Expr::Exists { subquery: query, negated })
+        Ok(query)
     }
 }
 

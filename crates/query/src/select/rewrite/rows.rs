@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::copies::{Copies, nodes_of};
+use super::row_subqueries;
 
 /// The members of `(a, b)` or `ROW(a, b)`.
 pub(crate) fn members(expr: &Expr) -> Option<Vec<Expr>> {
@@ -57,14 +58,24 @@ pub(super) fn equal(left: &[Expr], right: &[Expr]) -> Expr {
     joined(left.iter().zip(right).map(|(left, right)| pair(left, BinaryOperator::Eq, right)), BinaryOperator::And)
 }
 
-/// `(a, b) op (c, d)`, where both sides are rows.
+/// `(a, b) op (c, d)`, where both sides are rows, the right one that of a subquery too.
 pub(super) fn compare(left: &Expr, op: &BinaryOperator, right: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
-    let (Some(left), Some(right)) = (members(left), members(right)) else { return Ok(None) };
+    let Some(left) = members(left) else { return Ok(None) };
     let strict = match op {
         BinaryOperator::Eq | BinaryOperator::NotEq => op.clone(),
         BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
         BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
         _ => return Ok(None),
+    };
+    let right = match members(right) {
+        Some(right) => right,
+        None => match row_subqueries::members_of(right, left.len())? {
+            Some(members) => {
+                copies.take(nodes_of(right).saturating_mul(left.len()))?;
+                members
+            }
+            None => return Ok(None),
+        },
     };
     same_length(&left, &right)?;
     Ok(Some(match op {

@@ -18,6 +18,13 @@ fn spellings_become_plain() {
         (r#"select U&"\0069d" from t"#, r#"select "id" from t"#),
         ("select 5 between symmetric 10 and 1", "select 5 between !! 10 and 1"),
         ("select t_1.x from t_1", "select t_1.x from t_1"),
+        ("group by rollup ((a)::int)", "group by rollup (((a)::int))"),
+        ("group by cube (a, (b)::int, (c, d))", "group by cube (a, ((b)::int), (c, d))"),
+        ("group by grouping sets ((a), (), ((b) + 1), (c))", "group by grouping sets ((a), (), ((b) + 1), (c))"),
+        (
+            "group by grouping sets ((a + 1) * 2, rollup ((b)::text, f((c), d)), (x))",
+            "group by grouping sets (((a + 1) * 2), rollup (((b)::text), f((c), d)), (x))",
+        ),
     ] {
         assert_eq!(plain(text).unwrap(), expected);
     }

@@ -18,11 +18,15 @@ fn numbers_are_written_by_their_template() {
         (false, "123", "9,999,999", "       123"),
         (false, "5.00", "FM90.99", "5."),
         (false, "0", "999", "   0"),
+        (false, "0.50", "0.00%", " 0.50%"),
+        (true, "1234.50", "$9,999.00", "$-1,234.50"),
+        (false, "12.3", "FM€990.0 €", "€12.3 €"),
+        (false, "123", "(99)", "( ##)"),
     ];
     for (is_negative, digits, pattern, expected) in rows {
         assert_eq!(to_char(is_negative, digits, pattern).unwrap(), expected, "{digits} {pattern}");
     }
-    for pattern in ["S999", "999MI", "9.", ".99", "RN", "$999", ""] {
+    for pattern in ["S999", "999MI", "9.", ".99", "RN", "99%99", "L999", "%", ""] {
         assert!(to_char(false, "1", pattern).is_err(), "{pattern}");
     }
 }
