@@ -27,6 +27,7 @@ pub mod integer_sum;
 pub mod json;
 pub mod kin;
 pub mod lengths;
+pub mod matches;
 pub mod math;
 pub mod named_casts;
 pub mod names;
