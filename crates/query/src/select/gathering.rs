@@ -7,8 +7,8 @@ use ashlar_base::Error;
 use ashlar_functions::matches::REPLACE_FROM;
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Value,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Value,
 };
 
 use super::from_functions::{array_type, json_type, unnested};
@@ -50,6 +50,19 @@ pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> Control
         }
         ("regexp_replace", args) if says_where(args) => {
             Expr::Function(Function { name: named(REPLACE_FROM), ..function.clone() })
+        }
+        // The sequence is said by its name, which is what the cast is of.
+        (
+            "nextval" | "currval" | "setval",
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type: DataType::Regclass, .. })),
+                others @ ..,
+            ],
+        ) => {
+            let named = FunctionArg::Unnamed(FunctionArgExpr::Expr(expr.as_ref().clone()));
+            let args = [&[named], others].concat();
+            let args = FunctionArguments::List(FunctionArgumentList { args, ..list.clone() });
+            Expr::Function(Function { args, ..function.clone() })
         }
         ("json_agg" | "jsonb_agg", [_]) => call(&marked, vec![gathered(function, list.clone())]),
         ("json_object_agg" | "jsonb_object_agg", [key, value]) => {

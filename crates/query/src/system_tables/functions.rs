@@ -85,7 +85,6 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_size_pretty", Bytes, 1),
         function!("pg_is_in_recovery", False, 0),
         function!("pg_advisory_unlock_all", Void, 0),
-        function!("pg_get_serial_sequence", Nothing, 2),
         function!("pg_get_partkeydef", Nothing, 1),
         function!("pg_get_viewdef", Nothing, 1 | 2),
         function!("pg_get_triggerdef", Nothing, 1 | 2),

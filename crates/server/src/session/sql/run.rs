@@ -428,7 +428,7 @@ impl SqlSession {
         {
             let mut way = Way::new(self.identity.pid);
             loop {
-                match dml::insert_one(plan, &mut way, parameters) {
+                match dml::insert_one(plan, &mut way, parameters, &self.identity.numbers) {
                     Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
                     done => return done,
                 }
@@ -619,7 +619,7 @@ impl SqlSession {
             }
             SessionCommand::SetNumber { sequence, value, is_called } => {
                 self.refuse_write(true, &Kind::Empty)?;
-                sequences::set_number(&self.catalog(), sequence, *value, *is_called)?;
+                sequences::set_number(&self.catalog(), sequence, *value, *is_called, &self.identity.numbers)?;
                 let row = vec![Value::Int8(*value)];
                 self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
             }
@@ -649,6 +649,7 @@ impl SqlSession {
                 self.portals.clear();
                 self.settings.reset_all()?;
                 self.keep = None;
+                self.identity.numbers.forget();
                 self.listen_to_nothing();
                 done("DISCARD ALL")
             }
