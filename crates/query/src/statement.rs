@@ -1,5 +1,6 @@
 //! A statement: parsed and planned once, executed many times.
 
+pub mod calls;
 mod changes;
 pub mod configure;
 mod modes;
@@ -141,6 +142,8 @@ pub enum SessionCommand {
     ShowAll,
     /// SELECT of `set_config` or `pg_notify`, with `current_setting` beside them: in this order.
     Configure(Vec<configure::Item>),
+    /// SELECT of advisory locks and `pg_sleep`.
+    Call(Vec<calls::Item>),
     /// SELECT of `setval`
     SetNumber {
         /// The name of the sequence, as it is written.
@@ -442,13 +445,8 @@ impl Statement {
                         }
                     });
                 }
-                if let Some((command, column)) = setval::recognise(node)? {
-                    return Ok(make(Kind::Session(command), vec![], Some(vec![column].into())));
-                }
-                if let Some(items) = configure::recognise(node)? {
-                    let columns: Arc<[Column]> = items.iter().map(configure::column_of).collect();
-                    let types = configure::parameter_types(&items);
-                    return Ok(make(Kind::Session(SessionCommand::Configure(items)), types, Some(columns)));
+                if let Some((command, types, columns)) = calls::recognise(node, declared)? {
+                    return Ok(make(Kind::Session(command), types, Some(columns)));
                 }
                 let ast = select::parse(&parsed.text)?;
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {

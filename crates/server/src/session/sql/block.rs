@@ -29,6 +29,8 @@ pub(super) struct Savepoint {
     read_only: bool,
     /// Wishes of the transaction that were there before it.
     wishes: usize,
+    /// Advisory locks of the transaction that were there before it.
+    advisory: usize,
     /// Portals made before it: these are left alone by a rollback to it.
     portals_made: u64,
 }
@@ -128,6 +130,7 @@ impl SqlSession {
         if outgoing.is_some() {
             self.settle_wishes(outgoing, done.is_ok());
         }
+        self.advisory.end_transaction(&self.shared.advisory, 0);
         done
     }
 
@@ -175,6 +178,7 @@ impl SqlSession {
         self.portals.clear();
         self.settings.end_transaction(false);
         self.forget_wishes(0);
+        self.advisory.end_transaction(&self.shared.advisory, 0);
         self.rollback_remote();
         if let Some(transaction) = self.transaction.take() {
             let engine = &self.shared.engine;
@@ -192,6 +196,8 @@ impl SqlSession {
             Block::None => self.rollback(),
             Block::Open | Block::Failed => {
                 self.release_failed();
+                let left = self.savepoints.last().map_or(0, |savepoint| savepoint.advisory);
+                self.advisory.end_transaction(&self.shared.advisory, left);
                 if self.savepoints.is_empty() {
                     // Nothing can bring it back, and others may wait for its rows.
                     self.rollback_remote();
@@ -244,6 +250,7 @@ impl SqlSession {
             settings: self.settings.mark(),
             read_only: transaction.read_only,
             wishes: self.wishes(),
+            advisory: self.advisory.mark(),
             portals_made: self.portals_made,
         });
         self.transaction = Some(transaction);
@@ -273,7 +280,8 @@ impl SqlSession {
         transaction.rollback_to(&savepoint.mark, engine.catalog(), engine.store());
         transaction.read_only = savepoint.read_only;
         self.settings.rollback_to(savepoint.settings);
-        let wishes = savepoint.wishes;
+        let (wishes, advisory) = (savepoint.wishes, savepoint.advisory);
+        self.advisory.end_transaction(&self.shared.advisory, advisory);
         self.portals.retain(|portal| portal.number <= savepoint.portals_made);
         self.forget_wishes(wishes);
         self.block = Block::Open;
@@ -381,6 +389,7 @@ impl Drop for SqlSession {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.rollback();
+        self.advisory.unlock_all(&self.shared.advisory);
         self.listen_to_nothing();
     }
 }

@@ -623,6 +623,10 @@ impl SqlSession {
                 let row = vec![Value::Int8(*value)];
                 self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
             }
+            SessionCommand::Call(items) => {
+                let row = Box::pin(self.call(items, &portal.parameters)).await?;
+                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
+            }
             SessionCommand::Nothing(tag) => done(tag),
             SessionCommand::Listen(channel) => {
                 self.wish(Wish::Listen(channel.clone()))?;
@@ -650,6 +654,7 @@ impl SqlSession {
                 self.settings.reset_all()?;
                 self.keep = None;
                 self.identity.numbers.forget();
+                self.advisory.unlock_all(&self.shared.advisory);
                 self.listen_to_nothing();
                 done("DISCARD ALL")
             }
