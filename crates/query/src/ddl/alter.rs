@@ -203,6 +203,15 @@ pub(super) async fn alter(
                 }
                 schema.columns[ordinal].default = Some(ColumnDefault::Sequence(counts));
             }
+            AlterTableType::AtSetNotNull => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                // The table's own rows are looked at when it gets its shape.
+                if in_block && schema.columns[ordinal].nullable {
+                    return Err(Error::unsupported("SET NOT NULL in a transaction block is not supported")
+                        .with_hint("Use a statement of its own."));
+                }
+                schema.columns[ordinal].nullable = false;
+            }
             AlterTableType::AtDropNotNull => {
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
                 if schema.key.contains(&ordinal) {

@@ -38,6 +38,19 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
             Token::Op if matches!(word, "->" | "->>") && text[token_end..].starts_with(['-', '+']) => {
                 Some(format!("{word} "))
             }
+            // `trim(LEADING FROM x)` is of spaces, and so is `trim(FROM x)`.
+            Token::Leading | Token::Trailing | Token::Both
+                if tokens.get(number + 1).is_some_and(|next| next.token() == Token::From) =>
+            {
+                Some(format!("{word} ' '"))
+            }
+            Token::From
+                if number >= 2
+                    && tokens[number - 1].token() == Token::Ascii40
+                    && tokens[number - 2].token() == Token::Trim =>
+            {
+                Some("BOTH ' ' FROM".to_owned())
+            }
             // `TABLE t` is a query; in no query is TABLE anything else.
             Token::Table => Some("SELECT * FROM".to_owned()),
             Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
@@ -87,7 +100,7 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
 
 /// Whether it is worth to look at the tokens.
 fn is_suspicious(text: &str) -> bool {
-    const WORDS: [&str; 8] = ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\""];
+    const WORDS: [&str; 9] = ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\"", "trim"];
     let lower = text.to_ascii_lowercase();
     let has_number = || {
         let bytes = lower.as_bytes();

@@ -18,6 +18,9 @@ fn spellings_become_plain() {
         (r#"select U&"\0069d" from t"#, r#"select "id" from t"#),
         ("select 5 between symmetric 10 and 1", "select 5 between !! 10 and 1"),
         ("select t_1.x from t_1", "select t_1.x from t_1"),
+        ("select trim(leading from x) from t", "select trim(leading ' ' from x) from t"),
+        ("select trim(from x), trim(both 'a' from x)", "select trim(BOTH ' ' FROM x), trim(both 'a' from x)"),
+        ("select trim(x) from trim", "select trim(x) from trim"),
     ] {
         assert_eq!(plain(text).unwrap(), expected);
     }
