@@ -22,6 +22,7 @@ pub mod float_sum;
 pub mod floats;
 pub mod gathered;
 pub mod guards;
+pub mod hashes;
 pub mod inference;
 pub mod integer_sum;
 pub mod json;

@@ -54,6 +54,9 @@ pub(super) const ALL: &[(&str, &str)] = &[
         3: ROLLBACK
         3: SELECT pg_advisory_unlock(90215)
         1: SELECT pg_try_advisory_lock(90215)
+        1: SELECT pg_advisory_lock(hashtext('a migration')), pg_try_advisory_lock(hashtext('another'), 1)
+        2: SELECT pg_try_advisory_lock(-1) AS other, pg_try_advisory_lock(hashtext('a migration'))
+        2: SELECT pg_try_advisory_lock(hashtextextended('a migration', 0)), pg_try_advisory_xact_lock(hashtext(NULL))
         1: DISCARD ALL
         2: SELECT pg_try_advisory_lock(-90215), pg_advisory_lock(NULL), pg_sleep(0), pg_sleep(NULL)",
     ),

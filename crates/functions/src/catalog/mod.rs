@@ -164,6 +164,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         super::strings::FUNCTIONS,
         super::lengths::FUNCTIONS,
         super::matches::FUNCTIONS,
+        super::hashes::FUNCTIONS,
         super::quoting::FUNCTIONS,
         super::bytes::FUNCTIONS,
         super::arrays::FUNCTIONS,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result, ScalarType, SqlType, Value};
+use ashlar_functions::hashes;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{FuncCall, SelectStmt, a_const};
 
@@ -55,6 +56,8 @@ pub enum Argument {
     Value(Value),
     /// `$1` is number 0.
     Parameter(usize),
+    /// `hashtext` of a text, or `hashtextextended` with this seed.
+    Hash(Box<Argument>, Option<i64>),
 }
 
 impl Argument {
@@ -63,11 +66,20 @@ impl Argument {
         match self {
             Self::Value(value) => value,
             Self::Parameter(number) => parameters.get(*number).unwrap_or(&Value::Null),
+            // It is of its text.
+            Self::Hash(..) => &Value::Null,
         }
     }
 
     /// The value as a whole number; `None` for NULL.
     pub fn whole(&self, parameters: &[Value]) -> Option<i64> {
+        if let Self::Hash(text, seed) = self {
+            let Value::Text(text) = text.value(parameters) else { return None };
+            return Some(match seed {
+                Some(seed) => hashes::hash_extended(text.as_bytes(), *seed),
+                None => i64::from(hashes::hash(text.as_bytes())),
+            });
+        }
         match self.value(parameters) {
             Value::Int2(number) => Some(i64::from(*number)),
             Value::Int4(number) => Some(i64::from(*number)),
@@ -172,7 +184,11 @@ pub(super) fn recognise(select: &SelectStmt, declared: &[u32]) -> Result<Option<
                 let message = format!("arguments of {name} that are not constants are not supported");
                 return Err(Error::unsupported(message).with_hint("Compute them before, and give them as parameters."));
             };
-            if let Argument::Parameter(number) = argument {
+            let (parameter, of) = match &argument {
+                Argument::Hash(text, _) => (text.as_ref(), ScalarType::Text),
+                other => (other, of),
+            };
+            if let Argument::Parameter(number) = *parameter {
                 while types.len() <= number {
                     types.push(SqlType::Scalar(ScalarType::Text));
                 }
@@ -189,7 +205,7 @@ pub(super) fn recognise(select: &SelectStmt, declared: &[u32]) -> Result<Option<
 
 /// The type of a parameter that the client may have declared: one whose values become the argument's without being asked.
 fn given_type(of: ScalarType, declared: u32) -> Option<SqlType> {
-    use ScalarType::{Float4, Float8, Int2, Int4, Int8};
+    use ScalarType::{Float4, Float8, Int2, Int4, Int8, Text, Varchar};
     if declared == 0 {
         return Some(SqlType::Scalar(of));
     }
@@ -197,6 +213,7 @@ fn given_type(of: ScalarType, declared: u32) -> Option<SqlType> {
     let fits = match of {
         Int8 => matches!(given, Int2 | Int4 | Int8),
         Int4 => matches!(given, Int2 | Int4),
+        Text => matches!(given, Text | Varchar { .. }),
         _ => matches!(given, Int2 | Int4 | Int8 | Float4 | Float8),
     };
     fits.then_some(SqlType::Scalar(given))
@@ -246,6 +263,7 @@ fn argument(node: &pg_query::Node, of: ScalarType) -> Option<Argument> {
             };
             return if is_kept { argument(cast.arg.as_ref()?, of) } else { None };
         }
+        NodeEnum::FuncCall(call) => return hash(call, of),
         NodeEnum::ParamRef(parameter) => {
             return Some(Argument::Parameter(usize::try_from(parameter.number).ok()?.checked_sub(1)?));
         }
@@ -256,4 +274,30 @@ fn argument(node: &pg_query::Node, of: ScalarType) -> Option<Argument> {
         ScalarType::Int4 => Value::Int4(digits.parse().ok()?),
         _ => Value::Float8(digits.parse::<f64>().ok().filter(|seconds| seconds.is_finite())?),
     }))
+}
+
+/// The hash of a text, where a number is wanted that it fits into.
+fn hash(call: &FuncCall, of: ScalarType) -> Option<Argument> {
+    let names: Vec<&str> = call.funcname.iter().filter_map(sql_types::string_of).collect();
+    let text = |node: &pg_query::Node| match node.node.as_ref()? {
+        NodeEnum::AConst(constant) if constant.isnull => Some(Argument::Value(Value::Null)),
+        NodeEnum::AConst(constant) => match constant.val.as_ref()? {
+            a_const::Val::Sval(text) => Some(Argument::Value(Value::Text(text.sval.as_str().into()))),
+            _ => None,
+        },
+        NodeEnum::ParamRef(parameter) => {
+            Some(Argument::Parameter(usize::try_from(parameter.number).ok()?.checked_sub(1)?))
+        }
+        _ => None,
+    };
+    match (&names[..], &call.args[..], of) {
+        (["hashtext"] | ["pg_catalog", "hashtext"], [of_text], ScalarType::Int4 | ScalarType::Int8) => {
+            Some(Argument::Hash(Box::new(text(of_text)?), None))
+        }
+        (["hashtextextended"] | ["pg_catalog", "hashtextextended"], [of_text, seed], ScalarType::Int8) => {
+            let Argument::Value(Value::Int8(seed)) = argument(seed, ScalarType::Int8)? else { return None };
+            Some(Argument::Hash(Box::new(text(of_text)?), Some(seed)))
+        }
+        _ => None,
+    }
 }
