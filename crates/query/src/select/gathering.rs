@@ -59,8 +59,8 @@ pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> Control
                 others @ ..,
             ],
         ) => {
-            let named = FunctionArg::Unnamed(FunctionArgExpr::Expr(expr.as_ref().clone()));
-            let args = [&[named], others].concat();
+            let mut args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr.as_ref().clone()))];
+            args.extend_from_slice(others);
             let args = FunctionArguments::List(FunctionArgumentList { args, ..list.clone() });
             Expr::Function(Function { args, ..function.clone() })
         }

@@ -159,7 +159,7 @@ fn default_row(
     numbers: &Numbers,
     wants: impl Fn(usize) -> bool,
 ) -> Result<Vec<Value>> {
-    let value = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| match &column.default {
+    let value = |(ordinal, column): (usize, &ColumnDef)| match &column.default {
         Some(ColumnDefault::Constant(value)) => Ok(value.clone()),
         Some(ColumnDefault::Sequence(_)) if wants(ordinal) => numbers.take(&plan.region, column),
         Some(ColumnDefault::Expression(_)) => {
@@ -445,7 +445,7 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, time: StatementTi
 }
 
 fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {
-    let column = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| {
+    let column = |(ordinal, column): (usize, &ColumnDef)| {
         build_array(column.sql_type, rows.iter().map(|row| row[ordinal].as_datum()))
     };
     schema.columns.iter().enumerate().map(column).collect()
