@@ -113,6 +113,11 @@ pub enum SessionCommand {
     Commit,
     /// ROLLBACK, ABORT
     Rollback,
+    /// COMMIT or ROLLBACK, AND CHAIN
+    Chain {
+        /// COMMIT
+        commits: bool,
+    },
     /// SAVEPOINT
     Savepoint(String),
     /// RELEASE SAVEPOINT

@@ -237,6 +237,22 @@ impl SqlSession {
         Executed::Complete("ROLLBACK".into())
     }
 
+    /// COMMIT or ROLLBACK, AND CHAIN: the next block begins at once, in the modes of the one that ends.
+    pub(super) async fn end_and_chain(&mut self, commits: bool) -> Result<Executed> {
+        self.needs_block(if commits { "COMMIT AND CHAIN" } else { "ROLLBACK AND CHAIN" })?;
+        let modes = self.transaction.as_ref().map(|transaction| TransactionModes {
+            isolation: Some(transaction.isolation),
+            read_only: Some(transaction.read_only),
+            deferrable: Some(transaction.deferrable),
+        });
+        let executed = if commits { self.commit_block().await? } else { self.rollback_block() };
+        self.block = Block::Open;
+        if let Some(modes) = modes {
+            self.set_modes(modes)?;
+        }
+        Ok(executed)
+    }
+
     pub(super) fn savepoint(&mut self, name: String) -> Result<Executed> {
         self.needs_block("SAVEPOINT")?;
         if self.savepoints.len() >= SAVEPOINTS_MAX {

@@ -573,6 +573,7 @@ impl SqlSession {
             }
             SessionCommand::Commit => self.commit_block().await,
             SessionCommand::Rollback => Ok(self.rollback_block()),
+            SessionCommand::Chain { commits } => self.end_and_chain(*commits).await,
             SessionCommand::Savepoint(name) => {
                 let executed = self.savepoint(name.clone())?;
                 self.tell_remote("SAVEPOINT", name).await.map(|()| executed)
@@ -773,5 +774,6 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
 }
 
 pub(super) fn ends_failed_block(kind: &Kind) -> bool {
-    matches!(kind, Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_)))
+    use SessionCommand::{Chain, Commit, Rollback, RollbackTo};
+    matches!(kind, Kind::Session(Commit | Rollback | Chain { .. } | RollbackTo(_)))
 }
