@@ -82,8 +82,8 @@ pub struct Transaction {
     dropped: Vec<TableIndex>,
     /// It is committed as soon as one statement has run.
     pub is_one_statement: bool,
-    /// The numbers that its session is given.
-    pub numbers: Numbers,
+    /// The numbers that its session is given; `None` where no session keeps them in mind.
+    pub numbers: Option<Numbers>,
     locks: Locks,
 }
 
@@ -103,7 +103,7 @@ impl Transaction {
             made: Vec::new(),
             dropped: Vec::new(),
             is_one_statement: false,
-            numbers: Numbers::default(),
+            numbers: None,
             locks: Locks::default(),
         }
     }

@@ -65,7 +65,7 @@ impl Run<'_> {
             Some(Outputs::Query(_)) => Some(self.transaction.view(snapshot.clone(), self.catalog)),
             _ => None,
         };
-        let numbers = self.transaction.numbers.clone();
+        let numbers = self.transaction.numbers.clone().unwrap_or_default();
         let expecting = numbers.expecting(insert::counted(plan));
         let mut sink = InsertSink::new(self.engine, plan, snapshot.clone(), self.parameters, &numbers)?;
         match &plan.source {

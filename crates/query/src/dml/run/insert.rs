@@ -39,7 +39,8 @@ pub fn insert_inline(
         return Err(Error::internal("only a VALUES list is inserted inline"));
     };
     let snapshot = transaction.snapshot(engine.store());
-    let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &transaction.numbers)?;
+    let numbers = transaction.numbers.clone().unwrap_or_default();
+    let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &numbers)?;
     for cells in rows {
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
         sink.put(transaction, row)?;

@@ -77,7 +77,7 @@ impl SqlSession {
         let Modes { isolation, read_only, deferrable } = self.settings.modes;
         let mut transaction = Transaction::new(isolation, read_only, deferrable);
         transaction.set_pid(self.identity.pid);
-        transaction.numbers = self.identity.numbers.clone();
+        transaction.numbers = Some(self.identity.numbers.clone());
         transaction
     }
 
