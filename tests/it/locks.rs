@@ -106,6 +106,46 @@ fn conversations_are_those_of_postgresql() {
     server.stop();
 }
 
+/// Advisory locks that are waited for: whoever waits goes on when the lock is let go, by hand, by the end of a transaction or of the session.
+#[test]
+fn advisory_locks_are_waited_for() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let [mut first, mut second, mut third] = [0; 3].map(|_| Party::new(server.pg()));
+    let done = " / SELECT 1";
+    for (lock, release) in [
+        ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)"),
+        ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock_all()"),
+        ("BEGIN; SELECT pg_advisory_xact_lock(1)", "COMMIT"),
+        ("BEGIN; SELECT pg_advisory_xact_lock(1)", "ROLLBACK"),
+        ("BEGIN; SELECT pg_advisory_xact_lock(1)", "SELECT 1 / 0"),
+    ] {
+        first.run("ROLLBACK");
+        first.run(lock);
+        second.start("SELECT pg_advisory_lock(1)");
+        // It waits, or has not begun: in both cases it has the lock in the end.
+        assert_eq!(third.run("SELECT pg_try_advisory_lock(1)"), "f / SELECT 1", "{lock}");
+        first.run(release);
+        assert_eq!(second.answer(), done, "{lock}, {release}");
+        assert_eq!(second.run("SELECT pg_advisory_unlock(1)"), "t / SELECT 1", "{lock}, {release}");
+    }
+    first.run("ROLLBACK");
+    first.run("SELECT pg_advisory_lock(1)");
+    second.run("SET lock_timeout = 20");
+    let too_long = "55P03: canceling statement due to lock timeout";
+    assert_eq!(second.run("SELECT pg_advisory_lock(1)"), too_long);
+    second.run("SET lock_timeout = 0");
+    second.run("SET statement_timeout = 20");
+    for waits in ["SELECT pg_advisory_lock(1)", "SELECT pg_sleep(1000)"] {
+        assert_eq!(second.run(waits), "57014: canceling statement due to statement timeout", "{waits}");
+    }
+    second.run("SET statement_timeout = 0");
+    third.start("SELECT pg_advisory_lock(1)");
+    // Its locks go with a session.
+    drop(first);
+    assert_eq!(third.answer(), done);
+    server.stop();
+}
+
 /// Waits of a server for row locks, and its deadlocks.
 fn lock_counters(server: &Ashlar) -> (f64, f64) {
     let page = crate::http::get(server.http(), "/metrics").1;

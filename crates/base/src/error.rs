@@ -10,6 +10,8 @@ use std::fmt;
 pub enum ErrorCode {
     /// 00000: of notices
     SuccessfulCompletion,
+    /// 01000: of warnings
+    Warning,
     /// 54001
     StatementTooComplex,
     /// 42601
@@ -209,6 +211,7 @@ impl ErrorCode {
     pub fn sqlstate(self) -> &'static str {
         match self {
             Self::SuccessfulCompletion => "00000",
+            Self::Warning => "01000",
             Self::StatementTooComplex => "54001",
             Self::SyntaxError => "42601",
             Self::UndefinedTable => "42P01",
@@ -318,6 +321,7 @@ impl ErrorCode {
             Self::InvalidAuthorization => "NOAUTH",
             Self::CannotConnectNow => "LOADING",
             Self::SuccessfulCompletion
+            | Self::Warning
             | Self::StatementTooComplex
             | Self::SyntaxError
             | Self::UndefinedTable

@@ -17,6 +17,9 @@ pub const FUNCTIONS: &[Function] = &[
     function("sha512", &[of(&[T::Bytea], BYTEA, Body::Engine(crypto::sha512))]),
     function("get_byte", &[of(&[T::Bytea, T::Int4], INT4, Body::Strict(get_byte))]),
     function("set_byte", &[of(&[T::Bytea, T::Int4, T::Int4], BYTEA, Body::Strict(set_byte))]),
+    function("get_bit", &[of(&[T::Bytea, T::Int8], INT4, Body::Strict(get_bit))]),
+    function("set_bit", &[of(&[T::Bytea, T::Int8, T::Int4], BYTEA, Body::Strict(set_bit))]),
+    function("bit_count", &[of(&[T::Bytea], R::Is(T::Int8), Body::Strict(bit_count))]),
     function("encode", &[of(&[T::Bytea, T::Text], R::Is(T::Text), Body::Strict(encode))]),
     function("decode", &[of(&[T::Text, T::Text], BYTEA, Body::Strict(decode))]),
     function("convert_from", &[of(&[T::Bytea, T::Text], R::Is(T::Text), Body::Strict(convert_from))]),
@@ -93,6 +96,39 @@ fn set_byte(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let index = index_of(&bytes, int_of(&args[1]))?;
     bytes[index] = int_of(&args[2]) as u8;
     bytea(bytes)
+}
+
+/// The byte that a bit is in, and the bit alone: those of a byte are counted from its lowest.
+fn bit_of(bytes: &[u8], datum: &Datum<'_>) -> Result<(usize, u8)> {
+    let index = if let Datum::Int8(index) = datum { *index } else { 0 };
+    let found = usize::try_from(index / 8).ok().filter(|byte| index >= 0 && *byte < bytes.len());
+    let Some(byte) = found else {
+        let last = bytes.len() as i64 * 8 - 1;
+        let message = format!("index {index} out of valid range, 0..{last}");
+        return Err(Error::new(ErrorCode::ArraySubscriptError, message));
+    };
+    Ok((byte, 1 << (index % 8)))
+}
+
+fn get_bit(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let bytes = bytes_of(&args[0]);
+    let (byte, bit) = bit_of(bytes, &args[1])?;
+    Ok(Value::Int4(i32::from(bytes[byte] & bit != 0)))
+}
+
+fn set_bit(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let mut bytes = bytes_of(&args[0]).to_vec();
+    let (byte, bit) = bit_of(&bytes, &args[1])?;
+    match int_of(&args[2]) {
+        0 => bytes[byte] &= !bit,
+        1 => bytes[byte] |= bit,
+        _ => return Err(Error::new(ErrorCode::InvalidParameterValue, "new bit must be 0 or 1")),
+    }
+    bytea(bytes)
+}
+
+fn bit_count(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(Value::Int8(bytes_of(&args[0]).iter().map(|byte| i64::from(byte.count_ones())).sum()))
 }
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -3,11 +3,14 @@
 //! A numeric's scale is that of its type here, where PostgreSQL's is of each value: results have the scale that
 //! PostgreSQL gives where the arguments' types and constants tell it, and never fewer digits than fit.
 
+use std::cmp::Ordering;
+
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use datafusion_functions::math;
 
 use super::catalog::{Body, Call, Function, R, T, digits_of, function, numeric, of};
 use super::math as floats;
+use super::quantified::compare;
 use super::wide;
 
 /// See the module.
@@ -108,8 +111,10 @@ pub const FUNCTIONS: &[Function] = &[
         &[
             of(&[T::F8, T::F8, T::F8, T::Int4], R::Is(T::Int4), Body::Strict(float_bucket)),
             of(&[T::Num, T::Num, T::Num, T::Int4], R::Is(T::Int4), Body::Strict(numeric_bucket)),
+            of(&[T::Elem, T::Arr], R::Is(T::Int4), Body::Strict(bucket_between)),
         ],
     ),
+    function("min_scale", &[of(&[T::Num], R::Is(T::Int4), Body::Strict(min_scale))]),
     function(
         "scale",
         &[of(&[T::Num], R::Is(T::Int4), Body::Strict(|call, _| Ok(Value::Int4(scale_of(call.args[0]).into()))))],
@@ -407,6 +412,34 @@ fn numeric_bucket(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     }
     let share = (operand - first).checked_mul(i128::from(count)).ok_or_else(wide::too_many_digits)? / (last - first);
     Ok(Value::Int4(i32::try_from(share).unwrap_or(count) + 1))
+}
+
+/// Among thresholds in ascending order: how many of them are not above the operand.
+fn bucket_between(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let Datum::Array(thresholds) = &args[1] else { return Ok(Value::Null) };
+    let thresholds = thresholds.to_values();
+    if thresholds.iter().any(Value::is_null) {
+        return Err(Error::new(ErrorCode::NullValueNotAllowed, "thresholds array must not contain NULLs"));
+    }
+    let (mut low, mut high) = (0, thresholds.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(&args[0], &thresholds[middle]) {
+            Some(Ordering::Less) => high = middle,
+            Some(_) => low = middle + 1,
+            None => return Err(Error::unsupported("width_bucket of values of this type is not supported")),
+        }
+    }
+    Ok(Value::Int4(i32::try_from(low).unwrap_or(i32::MAX)))
+}
+
+/// Digits after the point up to the last one that is not zero.
+fn min_scale(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let (mut value, mut scale) = (unscaled(&args[0]), scale_of(call.args[0]));
+    while scale > 0 && value % 10 == 0 {
+        (value, scale) = (value / 10, scale - 1);
+    }
+    Ok(Value::Int4(scale.into()))
 }
 
 fn check_buckets(count: i32) -> Result<()> {

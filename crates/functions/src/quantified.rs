@@ -112,7 +112,7 @@ pub fn all() -> impl Iterator<Item = Arc<ScalarUDF>> {
 }
 
 /// How two values of one type compare in PostgreSQL; `None` for types that have no order here.
-fn compare(left: &Datum<'_>, right: &Value) -> Option<Ordering> {
+pub(crate) fn compare(left: &Datum<'_>, right: &Value) -> Option<Ordering> {
     fn floats(left: f64, right: f64) -> Ordering {
         // NaN is equal to itself and greater than everything.
         left.partial_cmp(&right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))

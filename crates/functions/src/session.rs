@@ -38,7 +38,7 @@ impl ScalarUDFImpl for Constant {
 /// All of them.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
     let version = format!("PostgreSQL {POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION"));
-    let constants = [("version", version.as_str()), ("current_schema", "public")];
+    let constants = [("version", version.as_str()), ("current_schema", "public"), ("pg_client_encoding", "UTF8")];
     let function = |(name, value): (&'static str, &str)| {
         let signature = Signature::nullary(Volatility::Stable);
         Arc::new(ScalarUDF::from(Constant { name, value: value.to_owned(), signature }))

@@ -62,8 +62,6 @@ pub const FUNCTIONS: &[Function] = &[
         "regexp replacement",
         &[of(&[T::Text], TEXT, Body::Strict(replacement)), of(&[T::Text, T::Text], TEXT, Body::Strict(replacement))],
     ),
-    function("regexp_count", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_count))]),
-    function("regexp_instr", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_instr))]),
     function("ascii", &[of(&[T::Text], INT4, Body::Engine(string::ascii))]),
     function("chr", &[of(&[T::Int4], TEXT, Body::Strict(chr))]),
     function("to_hex", &[of(&[T::Int4], TEXT, Body::Strict(to_hex)), of(&[T::Int8], TEXT, Body::Strict(to_hex))]),

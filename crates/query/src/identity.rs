@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::sequences::Numbers;
+
 /// A session, as `current_user`, `pg_backend_pid()` and the system tables tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -18,6 +20,8 @@ pub struct Identity {
     pub pid: i32,
     /// Its settings, by name.
     pub settings: Arc<[Setting]>,
+    /// The numbers that it was given.
+    pub numbers: Numbers,
 }
 
 /// A setting of the session, as `pg_settings` tells it.
@@ -44,7 +48,13 @@ pub struct Setting {
 impl Default for Identity {
     /// Where nobody has introduced himself.
     fn default() -> Self {
-        Self { user: "ashlar".to_owned(), database: "ashlar".to_owned(), pid: 0, settings: Vec::new().into() }
+        Self {
+            user: "ashlar".to_owned(),
+            database: "ashlar".to_owned(),
+            pid: 0,
+            settings: Vec::new().into(),
+            numbers: Numbers::default(),
+        }
     }
 }
 

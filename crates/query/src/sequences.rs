@@ -17,6 +17,10 @@ use crate::comments::{self, Part};
 use crate::ddl::{free_name, relation_name};
 use crate::system_tables::objects;
 
+pub mod given;
+
+pub use given::Numbers;
+
 /// A sequence with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedSequence {
@@ -124,13 +128,12 @@ pub(crate) fn user_of(state: &CatalogState, sequence: NamedSequence) -> Option<S
     Some(format!("column {} of table {}", found.column.name, found.region.schema().name))
 }
 
-/// `setval`: the next number of the column that counts by a sequence follows `value`, or is it where it is not called yet. At once, as in
-/// PostgreSQL, whatever becomes of the transaction.
+/// The column that counts by a sequence of this name, as it is written, and the name as it is.
 ///
 /// # Errors
-/// 42P01 and 42809 for a name, 22003 for a number out of bounds, 0A000 for a sequence that is no column's.
-pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool) -> Result<()> {
-    let mut parts = objects::names(name)?;
+/// 42P01 and 42809 for a name, 0A000 for a sequence that is no column's.
+fn named(state: &CatalogState, written: &str) -> Result<(Counting, String)> {
+    let mut parts = objects::names(written)?;
     let relname = parts.pop().unwrap_or_default();
     let schemaname = parts.pop().unwrap_or_default();
     let name = relation_name(Some(&RangeVar { schemaname, relname, ..RangeVar::default() }))?;
@@ -152,13 +155,26 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool)
             }
         }
     };
+    Ok((found, name))
+}
+
+/// `setval`: the next number of the column that counts by a sequence follows `value`, or is it where it is not called yet. At once, as in
+/// PostgreSQL, whatever becomes of the transaction.
+///
+/// # Errors
+/// 42P01 and 42809 for a name, 22003 for a number out of bounds, 0A000 for a sequence that is no column's.
+pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool, numbers: &Numbers) -> Result<()> {
+    let (found, name) = named(state, name)?;
     let (min, max) = (found.counts.min, found.counts.max);
     if !(min..=max).contains(&value) {
         let message = format!("setval: value {value} is out of bounds for sequence \"{name}\" ({min}..{max})");
         return Err(Error::new(ErrorCode::NumericOutOfRange, message));
     }
+    let column = (found.region.id(), found.column.id);
+    numbers.check(Some(column))?;
     found.region.restart_numbers(found.column.id, value);
     if is_called {
+        numbers.set(column, value);
         found.region.next_number(&found.column)?;
     }
     // Another table may have taken over the numbers meanwhile, and has not got this one then.
@@ -167,4 +183,60 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool)
         return Err(Error::new(ErrorCode::SerializationFailure, message).with_hint("retry the transaction"));
     }
     Ok(())
+}
+
+/// `nextval`
+///
+/// # Errors
+/// As [`set_number`]; 2200H after the last number.
+pub(crate) fn next_number(state: &CatalogState, name: &str, numbers: &Numbers) -> Result<i64> {
+    let (found, _) = named(state, name)?;
+    numbers.check(Some((found.region.id(), found.column.id)))?;
+    let value = numbers.take(&found.region, &found.column)?;
+    given::whole(&value).ok_or_else(|| Error::internal("a column counts in integers"))
+}
+
+/// `currval`
+///
+/// # Errors
+/// As [`set_number`] for the name; 55000 where the session has been given no number.
+pub(crate) fn current_number(state: &CatalogState, name: &str, numbers: &Numbers) -> Result<i64> {
+    let (found, name) = named(state, name)?;
+    let column = (found.region.id(), found.column.id);
+    numbers.check(Some(column))?;
+    numbers.of(column).ok_or_else(|| {
+        let message = format!("currval of sequence \"{name}\" is not yet defined in this session");
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message)
+    })
+}
+
+/// `lastval`
+///
+/// # Errors
+/// 55000 where the session has been given no number, or by what is gone.
+pub(crate) fn last_number(state: &CatalogState, numbers: &Numbers) -> Result<i64> {
+    numbers.check(None)?;
+    let stands = |column: &given::CountingColumn| regions(state).any(|region| region.id() == column.0);
+    let last = numbers.last().filter(stands).and_then(|column| numbers.of(column));
+    last.ok_or_else(|| {
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, "lastval is not yet defined in this session")
+    })
+}
+
+/// `pg_get_serial_sequence`: the sequence by which a column of a table in memory counts; `None` where it does not.
+///
+/// # Errors
+/// 42703
+pub(crate) fn serial_of(state: &CatalogState, table: TableId, column: &str) -> Result<Option<String>> {
+    let Some(region) = regions(state).find(|region| region.id() == table) else { return Ok(None) };
+    let schema = region.schema();
+    if !schema.visible_columns().iter().any(|known| known.name == column) {
+        let message = format!("column \"{column}\" of relation \"{}\" does not exist", schema.name);
+        return Err(Error::new(ErrorCode::UndefinedColumn, message));
+    }
+    let Some(found) = Counting::new(region, |known| known.name == column) else { return Ok(None) };
+    let place = Some((region.id(), found.column.id));
+    let given =
+        state.sequences().iter().find(|(_, sequence)| sequence.column == place).map(|(name, _)| name.to_owned());
+    Ok(Some(given.unwrap_or_else(|| name_of(&schema.name, column))))
 }

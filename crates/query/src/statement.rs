@@ -1,5 +1,6 @@
 //! A statement: parsed and planned once, executed many times.
 
+pub mod calls;
 mod changes;
 mod commands;
 pub mod configure;
@@ -111,6 +112,11 @@ pub enum SessionCommand {
     Commit,
     /// ROLLBACK, ABORT
     Rollback,
+    /// COMMIT or ROLLBACK, AND CHAIN
+    Chain {
+        /// COMMIT
+        commits: bool,
+    },
     /// SAVEPOINT
     Savepoint(String),
     /// RELEASE SAVEPOINT
@@ -140,6 +146,8 @@ pub enum SessionCommand {
     ShowAll,
     /// SELECT of `set_config` or `pg_notify`, with `current_setting` beside them: in this order.
     Configure(Vec<configure::Item>),
+    /// SELECT of advisory locks and `pg_sleep`.
+    Call(Vec<calls::Item>),
     /// SELECT of `setval`
     SetNumber {
         /// The name of the sequence, as it is written.

@@ -22,6 +22,7 @@ use crate::catalog::CatalogState;
 
 mod ashlar;
 pub mod bound;
+mod counters;
 mod descriptions;
 mod empty;
 pub mod functions;

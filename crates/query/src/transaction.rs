@@ -11,6 +11,7 @@ use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table, was_changed};
+use crate::sequences::Numbers;
 
 use locking::Locks;
 pub use locking::{Locked, Policy};
@@ -81,6 +82,8 @@ pub struct Transaction {
     dropped: Vec<TableIndex>,
     /// It is committed as soon as one statement has run.
     pub is_one_statement: bool,
+    /// The numbers that its session is given; `None` where no session keeps them in mind.
+    pub numbers: Option<Numbers>,
     locks: Locks,
 }
 
@@ -100,6 +103,7 @@ impl Transaction {
             made: Vec::new(),
             dropped: Vec::new(),
             is_one_statement: false,
+            numbers: None,
             locks: Locks::default(),
         }
     }

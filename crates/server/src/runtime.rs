@@ -40,6 +40,7 @@ use crate::door::http::{self, Pages};
 use crate::door::meters::Meters;
 use crate::door::seats::{Entry, Seats};
 use crate::door::{self, ACCEPT_RETRY, Context, Door, FAREWELL};
+use crate::session::advisory::AdvisoryLocks;
 use crate::session::channels::Channels;
 use crate::session::keys::KeyService;
 use crate::session::{SessionRegistry, Shared};
@@ -263,6 +264,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         config: Arc::new(config),
         sessions: SessionRegistry::default(),
         channels: Channels::default(),
+        advisory: AdvisoryLocks::default(),
     };
     Ok((Arc::new(shared), compactor))
 }

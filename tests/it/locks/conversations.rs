@@ -18,6 +18,49 @@ pub(super) const SETUP: &str = "
 /// Title and conversation.
 pub(super) const ALL: &[(&str, &str)] = &[
     (
+        "advisory locks are of a session, or of its transaction",
+        "
+        1: SELECT pg_advisory_lock(90210)
+        1: SELECT pg_try_advisory_lock(90210)
+        2: SELECT pg_try_advisory_lock(90210)
+        2: SELECT pg_try_advisory_lock_shared(90210)
+        2: SELECT pg_try_advisory_lock(0, 90210)
+        1: SELECT pg_advisory_unlock(90210)
+        2: SELECT pg_try_advisory_lock(90210)
+        1: SELECT pg_advisory_unlock(90210), pg_advisory_unlock(90210) AS again
+        2: SELECT pg_try_advisory_lock_shared(90210)
+        1: SELECT pg_try_advisory_lock_shared(90210)
+        1: SELECT pg_try_advisory_lock(90210)
+        2: SELECT pg_advisory_unlock_shared(90210)
+        1: SELECT pg_try_advisory_lock(90210)
+        1: SELECT pg_advisory_unlock_all()
+        2: BEGIN
+        2: SELECT pg_advisory_xact_lock(90210), pg_advisory_xact_lock_shared(90211)
+        2: SAVEPOINT s
+        2: SELECT pg_try_advisory_xact_lock(90212)
+        2: SELECT pg_advisory_unlock(90212)
+        1: SELECT pg_try_advisory_lock(90212)
+        2: ROLLBACK TO s
+        1: SELECT pg_try_advisory_lock(90212)
+        1: SELECT pg_try_advisory_lock(90210), pg_try_advisory_lock_shared(90211), pg_try_advisory_lock(90211)
+        2: COMMIT
+        1: SELECT pg_try_advisory_lock(90210), pg_try_advisory_lock(90211)
+        3: SELECT pg_try_advisory_xact_lock(90213)
+        1: SELECT pg_try_advisory_lock(90213)
+        3: BEGIN
+        3: SELECT pg_advisory_xact_lock(90214), pg_advisory_lock(90215)
+        3: SELECT 1 / 0
+        1: SELECT pg_try_advisory_lock(90214), pg_try_advisory_lock(90215)
+        3: ROLLBACK
+        3: SELECT pg_advisory_unlock(90215)
+        1: SELECT pg_try_advisory_lock(90215)
+        1: SELECT pg_advisory_lock(hashtext('a migration')), pg_try_advisory_lock(hashtext('another'), 1)
+        2: SELECT pg_try_advisory_lock(-1) AS other, pg_try_advisory_lock(hashtext('a migration'))
+        2: SELECT pg_try_advisory_lock(hashtextextended('a migration', 0)), pg_try_advisory_xact_lock(hashtext(NULL))
+        1: DISCARD ALL
+        2: SELECT pg_try_advisory_lock(-90215), pg_advisory_lock(NULL), pg_sleep(0), pg_sleep(NULL)",
+    ),
+    (
         "the second writer waits, and goes on with what the first has written",
         "
         1: BEGIN

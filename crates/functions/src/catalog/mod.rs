@@ -163,11 +163,15 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         super::numbers::FUNCTIONS,
         super::strings::FUNCTIONS,
         super::lengths::FUNCTIONS,
+        super::matches::FUNCTIONS,
+        super::hashes::FUNCTIONS,
         super::quoting::FUNCTIONS,
         super::bytes::FUNCTIONS,
         super::arrays::FUNCTIONS,
         super::json::FUNCTIONS,
         super::json::rows::FUNCTIONS,
+        super::json::changes::FUNCTIONS,
+        super::json::made::FUNCTIONS,
         super::gathered::FUNCTIONS,
     ]
     .into_iter()

@@ -13,6 +13,8 @@ use super::catalog::{Body, Call, Function, Overload, R, T, function, of, variadi
 use super::strings::{append, text, text_of};
 use tree::{Json, Node, place_in, read};
 
+pub mod changes;
+pub mod made;
 pub mod order;
 mod path;
 pub mod rows;
@@ -111,13 +113,6 @@ pub const FUNCTIONS: &[Function] = &[
         ],
     ),
     function("jsonb_strip_nulls", &[of(&[T::Jsonb], JSONB, Body::Strict(strip_nulls))]),
-    function(
-        "jsonb_set",
-        &[
-            of(&[T::Jsonb, T::Texts, T::Jsonb], JSONB, Body::Strict(set)),
-            of(&[T::Jsonb, T::Texts, T::Jsonb, T::Bool], JSONB, Body::Strict(set)),
-        ],
-    ),
 ];
 
 /// Of a row, which is said by whether it is there, and names and values of its columns.
@@ -464,54 +459,4 @@ fn strip_nulls(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         }
     }
     jsonb(&stripped(&read(text_of(&args[0]))))
-}
-
-fn set(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    if !matches!(node.value, Json::Array(_) | Json::Object(_)) {
-        return Err(parameter_error("cannot set path in scalar"));
-    }
-    let path: Option<Vec<String>> = texts_of(&args[1]).into_iter().collect();
-    let path = path.ok_or_else(|| Error::new(ErrorCode::NullValueNotAllowed, "path element is null"))?;
-    let creates = !matches!(args.get(3), Some(Datum::Bool(false)));
-    jsonb(&with_value(&node, &path, text_of(&args[2]), creates)?)
-}
-
-/// A document with another value at a path.
-fn with_value(node: &Node<'_>, path: &[String], value: &str, creates: bool) -> Result<String> {
-    let Some((step, rest)) = path.split_first() else { return Ok(node.text.to_owned()) };
-    let inner = |node: &Node<'_>| {
-        if rest.is_empty() { Ok(value.to_owned()) } else { with_value(node, rest, value, creates) }
-    };
-    match &node.value {
-        Json::Object(entries) => {
-            let mut parts = Vec::with_capacity(entries.len() + 1);
-            for (key, node) in entries {
-                let value = if key == step { inner(node)? } else { node.text.to_owned() };
-                parts.push((key.as_ref(), value));
-            }
-            if creates && rest.is_empty() && node.field(step).is_none() {
-                parts.push((step, value.to_owned()));
-            }
-            Ok(object_text(parts.into_iter()))
-        }
-        Json::Array(items) => {
-            let place: i64 = step.trim().parse().map_err(|_| {
-                Error::new(
-                    ErrorCode::InvalidTextRepresentation,
-                    format!("path element at position 1 is not an integer: \"{step}\""),
-                )
-            })?;
-            let at = place_in(items.len(), place);
-            let mut parts: Vec<String> = Vec::with_capacity(items.len() + 1);
-            for (index, item) in items.iter().enumerate() {
-                parts.push(if Some(index) == at { inner(item)? } else { item.text.to_owned() });
-            }
-            if creates && rest.is_empty() && at.is_none_or(|at| at >= items.len()) {
-                parts.insert(if place < 0 { 0 } else { items.len() }, value.to_owned());
-            }
-            Ok(array_text(parts.into_iter()))
-        }
-        _ => Ok(node.text.to_owned()),
-    }
 }

@@ -29,6 +29,13 @@ pub const FUNCTIONS: &[Function] = &[
     function("jsonb_array_elements\u{1}", &[of(&[T::Jsonb], JSONBS, Body::Strict(elements))]),
     function("json_array_elements_text\u{1}", &[of(&[T::Json], TEXTS, Body::Strict(element_texts))]),
     function("jsonb_array_elements_text\u{1}", &[of(&[T::Jsonb], TEXTS, Body::Strict(element_texts))]),
+    // Of which columns are made that the statement declares.
+    function("json_to_record\u{1}", &[of(&[T::Json], R::Is(T::Json), Body::Strict(record))]),
+    function("jsonb_to_record\u{1}", &[of(&[T::Jsonb], R::Is(T::Jsonb), Body::Strict(record))]),
+    function("json_to_recordset\u{1}", &[of(&[T::Json], JSONS, Body::Strict(records))]),
+    function("jsonb_to_recordset\u{1}", &[of(&[T::Jsonb], JSONBS, Body::Strict(records))]),
+    function("json field", &[of(&[T::Json, T::Text], R::Is(T::Json), Body::Strict(field))]),
+    function("jsonb field", &[of(&[T::Jsonb, T::Text], R::Is(T::Jsonb), Body::Strict(field))]),
 ];
 
 fn is_jsonb(call: &Call<'_>) -> bool {
@@ -93,4 +100,37 @@ fn elements(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 
 fn element_texts(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     array(items(call, &args[0], "json_array_elements_text")?.iter().map(shown))
+}
+
+/// The object that is a record.
+fn record(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    match read(text_of(&args[0])).value {
+        Json::Object(_) => Ok(args[0].to_value()),
+        Json::Array(_) => Err(parameter_error("cannot call populate_composite on an array")),
+        _ => Err(parameter_error("cannot call populate_composite on a scalar")),
+    }
+}
+
+/// The objects of an array that are records.
+fn records(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let name = if is_jsonb(call) { "jsonb_to_recordset" } else { "json_to_recordset" };
+    let items = match read(text_of(&args[0])).value {
+        Json::Array(items) => items,
+        _ if is_jsonb(call) => return Err(parameter_error(&format!("cannot call {name} on a non-array"))),
+        Json::Object(_) => return Err(parameter_error(&format!("cannot call {name} on an object"))),
+        _ => return Err(parameter_error(&format!("cannot call {name} on a scalar"))),
+    };
+    if !items.iter().all(|item| matches!(item.value, Json::Object(_))) {
+        return Err(parameter_error(&format!("argument of {name} must be an array of objects")));
+    }
+    array(items.into_iter().map(|node| Value::Text(node.text.into())))
+}
+
+/// The value of a key; NULL where it is null.
+fn field(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(match node.field(text_of(&args[1])) {
+        Some(found) if !matches!(found.value, Json::Null) => Value::Text(found.text.into()),
+        _ => Value::Null,
+    })
 }

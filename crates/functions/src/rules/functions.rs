@@ -77,9 +77,8 @@ fn settle(function: ScalarFunction, schema: &DFSchema, zone: Zone) -> Result<Tra
     }))
 }
 
-/// Functions whose second argument is a regular expression.
-const OF_PATTERNS: [&str; 6] =
-    ["regexp_replace", "regexp_match", "regexp_like", "regexp_count", "regexp_instr", "substring"];
+/// Functions of the engine's whose second argument is a regular expression.
+const OF_PATTERNS: [&str; 4] = ["regexp_replace", "regexp_match", "regexp_like", "substring"];
 
 /// The function with its pattern in the engine's words, and whether that is new.
 fn with_pattern(mut function: ScalarFunction, schema: &DFSchema) -> Result<(ScalarFunction, bool)> {

@@ -209,6 +209,7 @@ pub(super) async fn alter(
             AlterTableType::AtColumnDefault => alteration.set_default(command)?,
             AlterTableType::AtAddIdentity => alteration.add_identity(command)?,
             AlterTableType::AtSetIdentity => alteration.restart(command)?,
+            AlterTableType::AtSetNotNull => alteration.set_not_null(command)?,
             AlterTableType::AtDropNotNull => alteration.drop_not_null(command)?,
             AlterTableType::AtAddConstraint => {
                 let Some(constraint) = constraint_of(command) else { continue };
@@ -366,6 +367,17 @@ impl Alteration<'_> {
         let ordinal = self.ordinal(command)?;
         let number = restart(&self.schema, ordinal, command, self.in_block)?;
         self.restarts.push((self.schema.columns[ordinal].id, number));
+        Ok(())
+    }
+
+    fn set_not_null(&mut self, command: &AlterTableCmd) -> Result<()> {
+        let ordinal = self.ordinal(command)?;
+        // The table's own rows are checked when it gets its shape.
+        if self.in_block && self.schema.columns[ordinal].nullable {
+            return Err(Error::unsupported("SET NOT NULL in a transaction block is not supported")
+                .with_hint("Use a statement of its own."));
+        }
+        self.schema.columns[ordinal].nullable = false;
         Ok(())
     }
 

@@ -2,10 +2,12 @@
 //!
 //! Called by `statement` for tables in memory, and by `shard_change` for sharded ones. Runs nothing: `run` does.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::walk;
 use ashlar_store::{Region, expires_at_column};
 use datafusion::datasource::TableProvider;
 use datafusion::sql::sqlparser::ast::{
@@ -138,6 +140,9 @@ impl Finding {
                 continue;
             }
             let ordinal = assigned_column(schema, &column, &value)?;
+            if walk::own_expressions(&value, is_window).is_break() {
+                return Err(Error::new(ErrorCode::WindowingError, "window functions are not allowed in UPDATE"));
+            }
             if assigned.contains(&ordinal) {
                 return Err(Error::new(
                     ErrorCode::SyntaxError,
@@ -333,5 +338,13 @@ impl DeletePlan {
         let Finding { select, returning, has_sources, .. } = found;
         let (schema, locked) = (target.schema, Subqueries::default());
         Ok(Self { region, schema, select, returning, has_sources, locked })
+    }
+}
+
+/// Stops at a call over a window.
+fn is_window(expr: &Expr) -> ControlFlow<()> {
+    match expr {
+        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
     }
 }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{ColumnDef, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::{guards, walk};
 use datafusion::common::DFSchema;
@@ -38,8 +38,14 @@ fn is_of_one_type(op: &BinaryOperator) -> bool {
 }
 
 impl Builder<'_> {
-    /// `has_target`: it names what it is about.
-    pub(super) fn conflict(&mut self, on: Option<OnInsert>, has_target: bool, alias: &str) -> Result<Conflict> {
+    /// `has_target`: it names what it is about, which is the primary key where `is_of_key`.
+    pub(super) fn conflict(
+        &mut self,
+        on: Option<OnInsert>,
+        has_target: bool,
+        is_of_key: bool,
+        alias: &str,
+    ) -> Result<Conflict> {
         let on = match on {
             None => return Ok(Conflict::Fail),
             Some(OnInsert::OnConflict(on)) => on,
@@ -66,6 +72,10 @@ impl Builder<'_> {
         for Assignment { target, value } in split_assignments(update.assignments)? {
             let ordinal = assigned_column(self.schema, &target, &value)?;
             if self.schema.key.contains(&ordinal) {
+                // The key of the row that is met is the proposed one already.
+                if is_of_key && is_same_key(&value, &self.schema.columns[ordinal]) {
+                    continue;
+                }
                 return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
             }
             let value = if is_default(&value) { default_of(&self.schema.columns[ordinal])? } else { value };
@@ -180,6 +190,14 @@ impl Builder<'_> {
         let physical = self.engine.state().create_physical_expr(logical, schema).map_err(from_datafusion)?;
         Ok((physical, sql_type))
     }
+}
+
+/// Whether a value is `excluded.column` of the column itself, whose equal values are one and the same: zeros of floats have two signs.
+fn is_same_key(value: &Expr, column: &ColumnDef) -> bool {
+    let Expr::CompoundIdentifier(parts) = value else { return false };
+    let [table, name] = &parts[..] else { return false };
+    let is_float = matches!(column.sql_type.scalar(), ScalarType::Float4 | ScalarType::Float8);
+    !is_float && folded(table) == "excluded" && folded(name) == column.name
 }
 
 fn holds_query(expr: &Expr) -> bool {

@@ -52,7 +52,8 @@ impl InsertPlan {
         }
         let alias = insert.table_alias.as_ref().map_or(name, |alias| folded(&alias.alias));
         let arbiters = arbiters::of(engine, catalog, &region, target)?;
-        let conflict = plan.conflict(insert.on, target.is_some(), &alias)?;
+        let is_of_key = matches!(arbiters, Arbiters::Key);
+        let conflict = plan.conflict(insert.on, target.is_some(), is_of_key, &alias)?;
         let returning = plan.returning(insert.returning, &alias)?;
         let parameter_types = plan.finish_parameters();
         let defaults = default_plans(engine, catalog, &schema, |ordinal| is_wanted(&targets, &source, ordinal))?;

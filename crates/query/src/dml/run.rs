@@ -65,7 +65,9 @@ impl Run<'_> {
             Some(Outputs::Query(_)) => Some(self.transaction.view(snapshot.clone(), self.catalog)),
             _ => None,
         };
-        let mut sink = InsertSink::new(self.engine, plan, snapshot.clone(), self.parameters)?;
+        let numbers = self.transaction.numbers.clone().unwrap_or_default();
+        let expecting = numbers.expecting(insert::counted(plan));
+        let mut sink = InsertSink::new(self.engine, plan, snapshot.clone(), self.parameters, &numbers)?;
         match &plan.source {
             Source::Values { rows, computed } => {
                 let computed = match computed {
@@ -99,6 +101,8 @@ impl Run<'_> {
             }
         }
         self.transaction.check_values(&plan.region)?;
+        // Of one row RETURNING tells the same after the row as after the statement.
+        let _expecting = sink.has_several().then_some(expecting);
         sink.finish(self.engine, self.parameters, view, self.means).await
     }
 

@@ -110,7 +110,7 @@ impl SpreadPlan {
         }
         // Only for the types of parameters: the rest is the shards' to say.
         if spread.has_parameters() {
-            plan.conflict(insert.on, target.is_some(), spread.alias())?;
+            plan.conflict(insert.on, target.is_some(), false, spread.alias())?;
         }
         let returning = plan.returning(insert.returning, spread.alias())?.map(|returning| returning.columns);
         let parameter_types = plan.finish_parameters();

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, Result, ScalarType, SqlType};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::series::SERIES;
 use ashlar_functions::walk;
@@ -18,15 +18,22 @@ use super::lowering::strip;
 use super::names::folded;
 use super::nodes::{call, cast_as, table};
 use super::rewrite::copies::{Copies, nodes_of};
+use crate::sql_types::ast_of;
+
+mod records;
 
 /// Puts a query in the place of a call.
 ///
 /// # Errors
-/// XX000; 54001 for arguments that are too much to be said twice.
+/// XX000; 54001 for arguments that are too much to be said twice; as [`records::derived`].
 pub(super) fn lower(factor: &mut TableFactor, copies: &mut Copies) -> Result<()> {
     let Some(from) = Call::of(factor) else { return Ok(()) };
     if from.name == "generate_series" && !from.ordinality && from.args.iter().all(is_whole_number) {
         *factor = from.of_engine();
+        return Ok(());
+    }
+    if records::is_one(&from.name) && from.args.len() == 1 {
+        *factor = records::derived(from)?;
         return Ok(());
     }
     if from.name.contains("_each") {
@@ -40,6 +47,13 @@ pub(super) fn lower(factor: &mut TableFactor, copies: &mut Copies) -> Result<()>
         "generate_series" => (vec![column(of(SERIES), "generate_series", None)], true),
         "generate_subscripts" => (vec![column(of("generate_subscripts\u{1}"), "generate_subscripts", None)], true),
         "string_to_table" => (vec![column(of("string_to_table\u{1}"), "string_to_table", None)], true),
+        "regexp_split_to_table" => {
+            (vec![column(of("regexp_split_to_table\u{1}"), "regexp_split_to_table", None)], true)
+        }
+        "regexp_matches" => {
+            let groups = array_type(&from.name);
+            (vec![column(of("regexp_matches\u{1}"), "regexp_matches", groups)], true)
+        }
         "json_object_keys" => (vec![column(of("json_object_keys\u{1}"), "json_object_keys", None)], true),
         "jsonb_object_keys" => (vec![column(of("jsonb_object_keys\u{1}"), "jsonb_object_keys", None)], true),
         "json_each" | "jsonb_each" => {
@@ -66,6 +80,11 @@ pub(super) fn lower(factor: &mut TableFactor, copies: &mut Copies) -> Result<()>
 /// The type of the values of a function of json, or of jsonb.
 pub(super) fn json_type(function: &str) -> Option<DataType> {
     Some(if function.starts_with("jsonb") { DataType::JSONB } else { DataType::JSON })
+}
+
+/// The type of the values of a function whose rows are arrays: the array that makes the rows has their texts.
+pub(super) fn array_type(function: &str) -> Option<DataType> {
+    (function == "regexp_matches").then(|| ast_of(SqlType::Array(ScalarType::Text)))
 }
 
 /// Rows of an array in the select list, or of a column of a function in FROM.

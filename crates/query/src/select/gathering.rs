@@ -4,23 +4,26 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::Error;
+use ashlar_functions::matches::REPLACE_FROM;
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Value,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Value,
 };
 
-use super::from_functions::{json_type, unnested};
+use super::from_functions::{array_type, json_type, unnested};
 use super::names::folded;
 use super::nodes::call;
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::refuse;
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
-const ROWS: [&str; 9] = [
+const ROWS: [&str; 11] = [
     "generate_series",
     "generate_subscripts",
     "string_to_table",
+    "regexp_matches",
+    "regexp_split_to_table",
     "json_object_keys",
     "jsonb_object_keys",
     "json_array_elements",
@@ -43,7 +46,24 @@ pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> Control
         (rows, _) if ROWS.contains(&rows) => {
             let is_json = rows.ends_with("_elements");
             let array = Expr::Function(Function { name: named(&marked), ..function.clone() });
-            unnested(array, is_json.then(|| json_type(rows)).flatten())
+            let cast = if is_json { json_type(rows) } else { array_type(rows) };
+            unnested(array, cast)
+        }
+        ("regexp_replace", args) if says_where(args) => {
+            Expr::Function(Function { name: named(REPLACE_FROM), ..function.clone() })
+        }
+        // The sequence is said by its name, which is what the cast is of.
+        (
+            "nextval" | "currval" | "setval",
+            [
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type: DataType::Regclass, .. })),
+                others @ ..,
+            ],
+        ) => {
+            let mut args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr.as_ref().clone()))];
+            args.extend_from_slice(others);
+            let args = FunctionArguments::List(FunctionArgumentList { args, ..list.clone() });
+            Expr::Function(Function { args, ..function.clone() })
         }
         ("json_agg" | "jsonb_agg", [_]) => call(&marked, vec![gathered(function, list.clone())]),
         ("json_object_agg" | "jsonb_object_agg", [key, value]) => {
@@ -75,6 +95,16 @@ pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> Control
         }
         _ => return ControlFlow::Continue(None),
     }))
+}
+
+/// Whether `regexp_replace` is told a place to begin at: its fourth argument may be flags too.
+fn says_where(args: &[FunctionArg]) -> bool {
+    let is_number = |arg: &FunctionArg| {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else { return false };
+        let expr = if let Expr::UnaryOp { expr, .. } = expr { expr.as_ref() } else { expr };
+        matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+    };
+    args.len() > 4 || args.get(3).is_some_and(is_number)
 }
 
 fn named(name: &str) -> ObjectName {

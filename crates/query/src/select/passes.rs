@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
     Planner, aliases, ambiguous, arrays, casts, group_keys, grouping, joins, labels, name_outputs, ordering,
-    parameter_places,
-    qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows, with_once,
+    parameter_places, qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows,
+    with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.

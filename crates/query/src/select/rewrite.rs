@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
@@ -48,6 +48,8 @@ use super::times;
 struct Rewrite {
     windows: windows::Windows,
     copies: Copies,
+    /// The next array is what a cast is of, which says its type where it has no items.
+    is_cast_array: bool,
 }
 
 pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
@@ -165,6 +167,22 @@ impl VisitorMut for Rewrite {
         lowering::expression(expr, &mut self.copies)?;
         numerics::settle_cast(expr);
         settle_char(expr);
+        let is_typed = std::mem::take(&mut self.is_cast_array);
+        self.is_cast_array = match expr {
+            Expr::Cast { expr: inner, .. } => matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
+            Expr::Nested(inner) => is_typed && matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
+            _ => false,
+        };
+        if let Expr::Array(array) = expr
+            && array.elem.is_empty()
+            && !is_typed
+        {
+            let message = "cannot determine type of empty array";
+            return ControlFlow::Break(
+                Error::new(ErrorCode::IndeterminateDatatype, message)
+                    .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."),
+            );
+        }
         if let Expr::Function(function) = expr {
             if let FunctionArguments::List(list) = &mut function.args {
                 without_nulls(&function.name, &mut list.args);

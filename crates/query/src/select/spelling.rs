@@ -46,6 +46,19 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
             Token::Op if matches!(word, "->" | "->>") && text[token_end..].starts_with(['-', '+']) => {
                 Some(format!("{word} "))
             }
+            // `trim(LEADING FROM x)` is of spaces, and so is `trim(FROM x)`.
+            Token::Leading | Token::Trailing | Token::Both
+                if tokens.get(number + 1).is_some_and(|next| next.token() == Token::From) =>
+            {
+                Some(format!("{word} ' '"))
+            }
+            Token::From
+                if number >= 2
+                    && tokens[number - 1].token() == Token::Ascii40
+                    && tokens[number - 2].token() == Token::Trim =>
+            {
+                Some("BOTH ' ' FROM".to_owned())
+            }
             // `TABLE t` is a query; in no query is TABLE anything else.
             Token::Table => Some("SELECT * FROM".to_owned()),
             Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
@@ -163,8 +176,20 @@ fn wrapped(text: &str) -> Option<String> {
 
 /// Whether it is worth to look at the tokens.
 fn is_suspicious(text: &str) -> bool {
-    const WORDS: [&str; 11] =
-        ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\"", "rollup", "cube", "grouping"];
+    const WORDS: [&str; 12] = [
+        "overriding",
+        "isnull",
+        "notnull",
+        "symmetric",
+        "table",
+        "only",
+        "u&'",
+        "u&\"",
+        "trim",
+        "rollup",
+        "cube",
+        "grouping",
+    ];
     let lower = text.to_ascii_lowercase();
     let has_number = || {
         let bytes = lower.as_bytes();

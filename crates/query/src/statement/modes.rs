@@ -12,10 +12,9 @@ use crate::transaction::Isolation;
 
 pub(super) fn transaction_command(node: &protobuf::TransactionStmt) -> Result<SessionCommand> {
     let savepoint = || node.savepoint_name.clone();
-    if node.chain {
-        return Err(Error::unsupported("AND CHAIN is not supported"));
-    }
     Ok(match TransactionStmtKind::try_from(node.kind).unwrap_or(TransactionStmtKind::Undefined) {
+        TransactionStmtKind::TransStmtCommit if node.chain => SessionCommand::Chain { commits: true },
+        TransactionStmtKind::TransStmtRollback if node.chain => SessionCommand::Chain { commits: false },
         TransactionStmtKind::TransStmtBegin => SessionCommand::Begin(modes(&node.options)?),
         TransactionStmtKind::TransStmtStart => SessionCommand::Start(modes(&node.options)?),
         TransactionStmtKind::TransStmtCommit => SessionCommand::Commit,

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CreateTableAsStmt, ExplainStmt, ObjectType, SelectStmt};
 
-use super::{Kind, SessionCommand, Statement, check_with, configure, setval, statement_text};
+use super::{Kind, Statement, calls, check_with, statement_text};
 use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::ddl::{CreateAs, Ddl, check_storage, relation_name};
@@ -49,13 +49,8 @@ pub(super) fn select(
             }
         });
     }
-    if let Some((command, column)) = setval::recognise(node)? {
-        return Ok(make(Kind::Session(command), vec![], vec![column].into()));
-    }
-    if let Some(items) = configure::recognise(node)? {
-        let columns: Arc<[Column]> = items.iter().map(configure::column_of).collect();
-        let types = configure::parameter_types(&items);
-        return Ok(make(Kind::Session(SessionCommand::Configure(items)), types, columns));
+    if let Some((command, types, columns)) = calls::recognise(node, declared)? {
+        return Ok(make(Kind::Session(command), types, columns));
     }
     let ast = select::parse(&parsed.text)?;
     if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {

@@ -1,6 +1,6 @@
 //! `SELECT setval('sequence', number, is_called)`, as dumps write it: a command of the session, since it changes what the next row is given.
 //!
-//! Called when a SELECT is planned for tables in memory. Anywhere else, and of anything but constants, the function is unknown.
+//! Called when a SELECT is planned for tables in memory. Anywhere else, and of anything but constants, it is an expression like others.
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType};
 use pg_query::NodeEnum;
@@ -14,7 +14,7 @@ use crate::sql_types;
 /// The command and its column, where a SELECT is nothing but that call.
 ///
 /// # Errors
-/// 0A000 for arguments that are not constants, 22003 for a number that is none of a bigint.
+/// 22003 for a number that is none of a bigint.
 pub(super) fn recognise(select: &SelectStmt) -> Result<Option<(SessionCommand, Column)>> {
     let is_bare = select.from_clause.is_empty()
         && select.where_clause.is_none()
@@ -31,17 +31,15 @@ pub(super) fn recognise(select: &SelectStmt) -> Result<Option<(SessionCommand, C
     if !is_setval(call) {
         return Ok(None);
     }
-    let refused = || {
-        Error::unsupported("setval of anything but constants is not supported")
-            .with_hint("Write setval('sequence', number) or setval('sequence', number, is_called).")
-    };
     let (sequence, value, is_called) = match &call.args[..] {
-        [sequence, value] => (sequence, value, true),
-        [sequence, value, is_called] => (sequence, value, boolean(is_called).ok_or_else(refused)?),
+        [sequence, value] => (sequence, value, Some(true)),
+        [sequence, value, is_called] => (sequence, value, boolean(is_called)),
         _ => return Ok(None),
     };
-    let sequence = text_of(sequence).ok_or_else(refused)?.to_owned();
-    let digits = digits(value).ok_or_else(refused)?;
+    let (Some(sequence), Some(digits), Some(is_called)) = (text_of(sequence), digits(value), is_called) else {
+        return Ok(None);
+    };
+    let sequence = sequence.to_owned();
     let value = digits.parse::<i64>().map_err(|_| {
         Error::new(ErrorCode::NumericOutOfRange, format!("value \"{digits}\" is out of range for type bigint"))
     })?;

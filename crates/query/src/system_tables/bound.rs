@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 
+use super::counters::{self, Counter};
 use super::descriptions::{self, Described};
 use super::functions::cast;
 use super::objects::{self, ObjectKind};
@@ -75,6 +76,10 @@ pub enum Answer {
     ColumnComment,
     /// The same of the database.
     SharedComment,
+    /// A number of a sequence.
+    Counted(Counter),
+    /// The sequence of a column.
+    SerialSequence,
 }
 
 /// A function over one picture of the catalog.
@@ -135,6 +140,11 @@ const FUNCTIONS: &[(&str, Answer, &[usize])] = &[
     ("obj_description", Answer::Comment, &[1, 2]),
     ("col_description", Answer::ColumnComment, &[2]),
     ("shobj_description", Answer::SharedComment, &[2]),
+    ("nextval", Answer::Counted(Counter::Next), &[1]),
+    ("currval", Answer::Counted(Counter::Current), &[1]),
+    ("lastval", Answer::Counted(Counter::Last), &[0]),
+    ("setval", Answer::Counted(Counter::Set), &[2, 3]),
+    ("pg_get_serial_sequence", Answer::SerialSequence, &[2]),
 ];
 
 /// The function of this name, for a picture of the catalog.
@@ -164,7 +174,7 @@ fn make(catalog: &Arc<CatalogState>, name: &'static str, answer: Answer, arities
     let arity = |count: &usize| if *count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*count) };
     // A size is of the moment when it is asked, not of the moment when the statement was planned.
     let volatility = match answer {
-        Answer::TableBytes | Answer::DatabaseBytes => Volatility::Volatile,
+        Answer::TableBytes | Answer::DatabaseBytes | Answer::Counted(_) => Volatility::Volatile,
         _ => Volatility::Stable,
     };
     let signature = Signature::one_of(arities.iter().map(arity).collect(), volatility);
@@ -188,7 +198,8 @@ impl ScalarUDFImpl for BoundFunction {
             | Answer::Object(_)
             | Answer::TableBytes
             | Answer::IndexBytes
-            | Answer::DatabaseBytes => DataType::Int64,
+            | Answer::DatabaseBytes
+            | Answer::Counted(_) => DataType::Int64,
             Answer::Publishable | Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => {
                 DataType::Boolean
             }
@@ -213,6 +224,11 @@ impl ScalarUDFImpl for BoundFunction {
             Answer::User => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().user.as_str()))),
             Answer::Database => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().database.as_str()))),
             Answer::Pid => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().pid))),
+            // Another one for each row.
+            Answer::Counted(counter) => {
+                let numbers = counters::numbers(&self.catalog, counter, &args.args, args.number_rows)?;
+                return Ok(ColumnarValue::Array(numbers));
+            }
             _ => {}
         }
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
@@ -295,6 +311,8 @@ impl BoundFunction {
             }
             Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => self.privilege(args),
             Answer::Comment | Answer::ColumnComment | Answer::SharedComment => self.comments(args),
+            Answer::SerialSequence => counters::serial_sequences(catalog, args),
+            Answer::Counted(_) => internal_err!("{} is asked for each row", self.name),
             Answer::User | Answer::Database | Answer::Pid => internal_err!("{} takes no argument", self.name),
         }
     }

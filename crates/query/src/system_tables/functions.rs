@@ -35,8 +35,6 @@ enum Answer {
     DatabaseEncoding,
     /// An empty text.
     Empty,
-    /// No value: nothing of the kind that is to be given back can be held.
-    Void,
     /// A number of bytes in a unit that suits it.
     Bytes,
     /// A type by its OID and modifier.
@@ -91,8 +89,6 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("getdatabaseencoding", DatabaseEncoding, 0),
         function!("pg_size_pretty", Bytes, 1),
         function!("pg_is_in_recovery", False, 0),
-        function!("pg_advisory_unlock_all", Void, 0),
-        function!("pg_get_serial_sequence", Nothing, 2),
         function!("pg_get_partkeydef", Nothing, 1),
         function!("pg_get_viewdef", Nothing, 1 | 2),
         function!("pg_get_triggerdef", Nothing, 1 | 2),
@@ -140,7 +136,6 @@ impl ScalarUDFImpl for SystemFunction {
             Answer::False => return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(false)))),
             Answer::Nothing => return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None))),
             Answer::DatabaseEncoding => return Ok(ColumnarValue::Scalar(ScalarValue::from("UTF8"))),
-            Answer::Void => return Ok(ColumnarValue::Scalar(ScalarValue::from(""))),
             _ => {}
         }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
@@ -200,7 +195,7 @@ impl SystemFunction {
                 };
                 Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(number)).collect::<Int32Array>()))
             }
-            Answer::DatabaseEncoding | Answer::False | Answer::Nothing | Answer::Void => {
+            Answer::DatabaseEncoding | Answer::False | Answer::Nothing => {
                 internal_err!("{} needs no arguments", self.name)
             }
         }

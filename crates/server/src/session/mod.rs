@@ -2,6 +2,7 @@
 //!
 //! A door knows this module and nothing behind it. Sessions know neither sockets nor protocols.
 
+pub mod advisory;
 pub mod channels;
 pub mod keys;
 pub mod registry;
@@ -26,4 +27,6 @@ pub struct Shared {
     pub sessions: SessionRegistry,
     /// Who listens to what.
     pub channels: channels::Channels,
+    /// Who holds which advisory locks.
+    pub advisory: advisory::AdvisoryLocks,
 }

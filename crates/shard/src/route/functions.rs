@@ -34,7 +34,7 @@ const IMMUTABLE: &str = " abs acos acosd acosh array_append array_cat array_dims
     generate_subscripts greatest hashint4 \
     hashint8 hashtext hashint4extended hashint8extended hashtextextended initcap isfinite json_array_length \
     json_extract_path json_extract_path_text json_typeof jsonb_array_length jsonb_build_array jsonb_build_object \
-    jsonb_extract_path jsonb_extract_path_text jsonb_insert jsonb_pretty jsonb_set jsonb_strip_nulls jsonb_typeof \
+    json_object jsonb_extract_path jsonb_extract_path_text jsonb_insert jsonb_object jsonb_pretty jsonb_set jsonb_strip_nulls jsonb_typeof \
     json_strip_nulls justify_days justify_hours justify_interval lcm least left length ln log log10 lower lpad ltrim \
     make_date make_interval make_time make_timestamp md5 min_scale mod num_nonnulls num_nulls nullif octet_length \
     overlaps overlay pi position power quote_ident quote_literal quote_nullable radians regexp_count regexp_instr \

@@ -15,6 +15,7 @@ struct Fields {
     year: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
+    day_of_year: Option<i64>,
     hour: Option<i64>,
     hour_of_twelve: Option<i64>,
     afternoon: Option<bool>,
@@ -37,7 +38,12 @@ pub fn timestamp_from(text: &str, template: &str) -> Result<i64> {
         || Error::new(ErrorCode::DatetimeOverflow, format!("date/time field value out of range: \"{text}\""));
     // PostgreSQL takes a missing year for the one before the first.
     let year = fields.year.filter(|year| *year > 0).ok_or_else(inexact)?;
-    let (month, day) = (fields.month.unwrap_or(1), fields.day.unwrap_or(1));
+    let (month, day) = match fields.day_of_year {
+        None => (fields.month.unwrap_or(1), fields.day.unwrap_or(1)),
+        // PostgreSQL takes the month from the one and the day from the other, and a day 0 for the first.
+        Some(number) if number == 0 || fields.month.is_some() || fields.day.is_some() => return Err(inexact()),
+        Some(number) => month_and_day(year, number).ok_or_else(out_of_range)?,
+    };
     if !(1..=12).contains(&month) || day < 1 || day > days_of_month(year, month) {
         return Err(out_of_range());
     }
@@ -67,6 +73,19 @@ pub fn timestamp_from(text: &str, template: &str) -> Result<i64> {
     }
     let clock = ((hour * 60 + minute) * 60 + second) * SECOND_MICROS + fields.micros.unwrap_or(0);
     Ok(i64::from(make_date(year, month, day)?) * DAY_MICROS + clock)
+}
+
+/// The month and its day of a day of the year.
+fn month_and_day(year: i64, day_of_year: i64) -> Option<(i64, i64)> {
+    let mut day = day_of_year;
+    for month in 1..=12 {
+        let length = days_of_month(year, month);
+        if day <= length {
+            return Some((month, day));
+        }
+        day -= length;
+    }
+    None
 }
 
 fn read(text: &str, template: &str) -> Result<Fields> {
@@ -104,6 +123,8 @@ fn field<'t>(fields: &mut Fields, pattern: &str, text: &'t str, template: &str) 
     let upper = pattern.to_ascii_uppercase();
     let (place, width): (&mut Option<i64>, usize) = match upper.as_str() {
         "YYYY" => (&mut fields.year, 4),
+        "YY" => (&mut fields.year, 2),
+        "DDD" => (&mut fields.day_of_year, 3),
         "MM" => (&mut fields.month, 2),
         "DD" => (&mut fields.day, 2),
         "HH24" => (&mut fields.hour, 2),
@@ -139,7 +160,8 @@ fn field<'t>(fields: &mut Fields, pattern: &str, text: &'t str, template: &str) 
     // Less than the whole width only where something else ends the number; more would belong to it before a separator.
     let is_fraction = matches!(upper.as_str(), "MS" | "US");
     let taken = if before_separator {
-        if digits > width || digits == 0 || (digits < width && (upper == "YYYY" || is_fraction)) {
+        if digits > width || digits == 0 || (digits < width && (matches!(upper.as_str(), "YYYY" | "YY") || is_fraction))
+        {
             return Err(inexact());
         }
         digits
@@ -149,6 +171,11 @@ fn field<'t>(fields: &mut Fields, pattern: &str, text: &'t str, template: &str) 
         return Err(inexact());
     };
     let number: i64 = text[..taken].parse().map_err(|_| inexact())?;
-    let number = if upper == "MS" { number * 1000 } else { number };
+    let number = match upper.as_str() {
+        "MS" => number * 1000,
+        // From 1970 to 2069.
+        "YY" => number + if number < 70 { 2000 } else { 1900 },
+        _ => number,
+    };
     if place.replace(number).is_none() { Ok(&text[taken..]) } else { Err(inexact()) }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema};
-use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, Result, TableId, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock::with_time;
@@ -22,6 +22,7 @@ use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
 use crate::means::Means;
+use crate::sequences::Numbers;
 use crate::transaction::Transaction;
 
 /// Inserts rows of constants and parameters, without the engine: the path of most INSERT statements.
@@ -38,7 +39,8 @@ pub fn insert_inline(
         return Err(Error::internal("only a VALUES list is inserted inline"));
     };
     let snapshot = transaction.snapshot(engine.store());
-    let mut sink = InsertSink::new(engine, plan, snapshot, parameters)?;
+    let numbers = transaction.numbers.clone().unwrap_or_default();
+    let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &numbers)?;
     for cells in rows {
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
         sink.put(transaction, row)?;
@@ -51,14 +53,14 @@ pub fn insert_inline(
 ///
 /// # Errors
 /// As [`insert_inline`]; 55P03 where somebody has locked the key, which `way` knows then.
-pub fn insert_one(plan: &InsertPlan, way: &mut Way, parameters: &[Value]) -> Result<Outcome> {
+pub fn insert_one(plan: &InsertPlan, way: &mut Way, parameters: &[Value], numbers: &Numbers) -> Result<Outcome> {
     let Source::Values { rows, .. } = &plan.source else {
         return Err(Error::internal("only a VALUES list is inserted inline"));
     };
     let [cells] = &rows[..] else {
         return Err(Error::internal("one trip inserts one row"));
     };
-    let row = row_of(plan, cells, parameters, None, &[])?;
+    let row = row_of(plan, cells, parameters, None, &[], numbers)?;
     let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
     let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
     let inserted = plan.region.entry_with(way, &key, |entry| {
@@ -103,14 +105,30 @@ fn key_of<'d>(schema: &TableSchema, row: &[Datum<'d>]) -> Vec<Datum<'d>> {
     schema.key.iter().map(|ordinal| row[*ordinal].clone()).collect()
 }
 
+/// The columns of which some row takes a number.
+pub(super) fn counted(plan: &InsertPlan) -> Vec<(TableId, ColumnId)> {
+    let is_default = |ordinal: usize| {
+        let Source::Values { rows, .. } = &plan.source else { return false };
+        let place = plan.targets.iter().position(|target| *target == ordinal);
+        place.is_some_and(|place| rows.iter().any(|cells| matches!(cells.get(place), Some(Cell::Default))))
+    };
+    let takes = |(ordinal, column): &(usize, &ColumnDef)| {
+        let counts = matches!(column.default, Some(ColumnDefault::Sequence(_)));
+        counts && (!plan.targets.contains(ordinal) || is_default(*ordinal))
+    };
+    let columns = plan.schema.columns.iter().enumerate().filter(takes);
+    columns.map(|(_, column)| (plan.region.id(), column.id)).collect()
+}
+
 fn row_of(
     plan: &InsertPlan,
     cells: &[Cell],
     parameters: &[Value],
     computed: Option<&(RecordBatch, Arc<Schema>)>,
     defaults: &[(usize, Value)],
+    numbers: &Numbers,
 ) -> Result<Vec<Value>> {
-    let mut row = default_row(plan, defaults, |ordinal| {
+    let mut row = default_row(plan, defaults, numbers, |ordinal| {
         !plan.targets.contains(&ordinal)
             || plan.targets.iter().zip(cells).any(|(target, cell)| *target == ordinal && matches!(cell, Cell::Default))
     })?;
@@ -136,10 +154,15 @@ fn row_of(
 ///
 /// # Errors
 /// 2200H after the last number of a sequence.
-fn default_row(plan: &InsertPlan, defaults: &[(usize, Value)], wants: impl Fn(usize) -> bool) -> Result<Vec<Value>> {
-    let value = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| match &column.default {
+fn default_row(
+    plan: &InsertPlan,
+    defaults: &[(usize, Value)],
+    numbers: &Numbers,
+    wants: impl Fn(usize) -> bool,
+) -> Result<Vec<Value>> {
+    let value = |(ordinal, column): (usize, &ColumnDef)| match &column.default {
         Some(ColumnDefault::Constant(value)) => Ok(value.clone()),
-        Some(ColumnDefault::Sequence(_)) if wants(ordinal) => plan.region.next_number(column),
+        Some(ColumnDefault::Sequence(_)) if wants(ordinal) => numbers.take(&plan.region, column),
         Some(ColumnDefault::Expression(_)) => {
             let value = defaults.iter().find(|(known, _)| *known == ordinal);
             Ok(value.map_or(Value::Null, |(_, value)| value.clone()))
@@ -165,10 +188,18 @@ pub(super) struct InsertSink<'a> {
     touched: Seen,
     /// The parameters that ON CONFLICT reads, as columns of one row.
     parameters: Vec<(Field, ArrayRef)>,
+    /// Those that the session is given.
+    numbers: Numbers,
 }
 
 impl<'a> InsertSink<'a> {
-    pub(super) fn new(engine: &Engine, plan: &'a InsertPlan, snapshot: Snapshot, values: &[Value]) -> Result<Self> {
+    pub(super) fn new(
+        engine: &Engine,
+        plan: &'a InsertPlan,
+        snapshot: Snapshot,
+        values: &[Value],
+        numbers: &Numbers,
+    ) -> Result<Self> {
         let mut parameters = Vec::new();
         if let Conflict::Update { parameters: read, .. } = &plan.conflict {
             for (number, sql_type) in read {
@@ -179,7 +210,13 @@ impl<'a> InsertSink<'a> {
             }
         }
         let store = engine.store();
-        Ok(Self { plan, snapshot, outcome: Outcome::new(store), touched: Seen::new(store), parameters })
+        let numbers = numbers.clone();
+        Ok(Self { plan, snapshot, outcome: Outcome::new(store), touched: Seen::new(store), parameters, numbers })
+    }
+
+    /// Whether more than one row was written.
+    pub(super) fn has_several(&self) -> bool {
+        self.outcome.count > 1
     }
 
     pub(super) fn row_of_cells(
@@ -189,7 +226,7 @@ impl<'a> InsertSink<'a> {
         computed: Option<&(RecordBatch, Arc<Schema>)>,
         defaults: &[(usize, Value)],
     ) -> Result<Vec<Value>> {
-        row_of(self.plan, cells, parameters, computed, defaults)
+        row_of(self.plan, cells, parameters, computed, defaults, &self.numbers)
     }
 
     pub(super) fn put_batch(
@@ -208,8 +245,8 @@ impl<'a> InsertSink<'a> {
             ));
         }
         for row in 0..batch.num_rows() {
-            let mut values =
-                default_row(self.plan, defaults, |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal))?;
+            let wants = |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal);
+            let mut values = default_row(self.plan, defaults, &self.numbers, wants)?;
             for (ordinal, assigned) in &assigned {
                 values[*ordinal] = assigned.value(row)?;
             }
@@ -412,7 +449,7 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, time: StatementTi
 }
 
 fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {
-    let column = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| {
+    let column = |(ordinal, column): (usize, &ColumnDef)| {
         build_array(column.sql_type, rows.iter().map(|row| row[ordinal].as_datum()))
     };
     schema.columns.iter().enumerate().map(column).collect()

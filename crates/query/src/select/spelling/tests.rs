@@ -25,6 +25,9 @@ fn spellings_become_plain() {
             "group by grouping sets ((a + 1) * 2, rollup ((b)::text, f((c), d)), (x))",
             "group by grouping sets (((a + 1) * 2), rollup (((b)::text), f((c), d)), (x))",
         ),
+        ("select trim(leading from x) from t", "select trim(leading ' ' from x) from t"),
+        ("select trim(from x), trim(both 'a' from x)", "select trim(BOTH ' ' FROM x), trim(both 'a' from x)"),
+        ("select trim(x) from trim", "select trim(x) from trim"),
     ] {
         assert_eq!(plain(text).unwrap(), expected);
     }

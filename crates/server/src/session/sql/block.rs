@@ -29,6 +29,8 @@ pub(super) struct Savepoint {
     read_only: bool,
     /// Wishes of the transaction that were there before it.
     wishes: usize,
+    /// Advisory locks of the transaction that were there before it.
+    advisory: usize,
     /// Portals made before it: these are left alone by a rollback to it.
     portals_made: u64,
 }
@@ -75,6 +77,7 @@ impl SqlSession {
         let Modes { isolation, read_only, deferrable } = self.settings.modes;
         let mut transaction = Transaction::new(isolation, read_only, deferrable);
         transaction.set_pid(self.identity.pid);
+        transaction.numbers = Some(self.identity.numbers.clone());
         transaction
     }
 
@@ -127,6 +130,7 @@ impl SqlSession {
         if outgoing.is_some() {
             self.settle_wishes(outgoing, done.is_ok());
         }
+        self.advisory.end_transaction(&self.shared.advisory, 0);
         done
     }
 
@@ -174,6 +178,7 @@ impl SqlSession {
         self.portals.clear();
         self.settings.end_transaction(false);
         self.forget_wishes(0);
+        self.advisory.end_transaction(&self.shared.advisory, 0);
         self.rollback_remote();
         if let Some(transaction) = self.transaction.take() {
             let engine = &self.shared.engine;
@@ -191,6 +196,8 @@ impl SqlSession {
             Block::None => self.rollback(),
             Block::Open | Block::Failed => {
                 self.release_failed();
+                let left = self.savepoints.last().map_or(0, |savepoint| savepoint.advisory);
+                self.advisory.end_transaction(&self.shared.advisory, left);
                 if self.savepoints.is_empty() {
                     // Nothing can bring it back, and others may wait for its rows.
                     self.rollback_remote();
@@ -230,6 +237,22 @@ impl SqlSession {
         Executed::Complete("ROLLBACK".into())
     }
 
+    /// COMMIT or ROLLBACK, AND CHAIN: the next block begins at once, in the modes of the one that ends.
+    pub(super) async fn end_and_chain(&mut self, commits: bool) -> Result<Executed> {
+        self.needs_block(if commits { "COMMIT AND CHAIN" } else { "ROLLBACK AND CHAIN" })?;
+        let modes = self.transaction.as_ref().map(|transaction| TransactionModes {
+            isolation: Some(transaction.isolation),
+            read_only: Some(transaction.read_only),
+            deferrable: Some(transaction.deferrable),
+        });
+        let executed = if commits { self.commit_block().await? } else { self.rollback_block() };
+        self.block = Block::Open;
+        if let Some(modes) = modes {
+            self.set_modes(modes)?;
+        }
+        Ok(executed)
+    }
+
     pub(super) fn savepoint(&mut self, name: String) -> Result<Executed> {
         self.needs_block("SAVEPOINT")?;
         if self.savepoints.len() >= SAVEPOINTS_MAX {
@@ -243,6 +266,7 @@ impl SqlSession {
             settings: self.settings.mark(),
             read_only: transaction.read_only,
             wishes: self.wishes(),
+            advisory: self.advisory.mark(),
             portals_made: self.portals_made,
         });
         self.transaction = Some(transaction);
@@ -272,7 +296,8 @@ impl SqlSession {
         transaction.rollback_to(&savepoint.mark, engine.catalog(), engine.store());
         transaction.read_only = savepoint.read_only;
         self.settings.rollback_to(savepoint.settings);
-        let wishes = savepoint.wishes;
+        let (wishes, advisory) = (savepoint.wishes, savepoint.advisory);
+        self.advisory.end_transaction(&self.shared.advisory, advisory);
         self.portals.retain(|portal| portal.number <= savepoint.portals_made);
         self.forget_wishes(wishes);
         self.block = Block::Open;
@@ -380,6 +405,7 @@ impl Drop for SqlSession {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.rollback();
+        self.advisory.unlock_all(&self.shared.advisory);
         self.listen_to_nothing();
     }
 }

@@ -8,6 +8,7 @@ use ashlar_protocol::copy::{Format, Header, Options, Row, RowDecoder, RowEncoder
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan, Field};
 use ashlar_query::select::SelectPlan;
+use ashlar_query::sequences::Numbers;
 use ashlar_query::transaction::Transaction;
 use ashlar_query::transaction::TransactionMark;
 use ashlar_store::{Region, RowBatch, Snapshot};
@@ -46,6 +47,8 @@ struct Conversion {
     defaults: Vec<(usize, Value)>,
     is_binary: bool,
     style: text::TextStyle,
+    /// Those that the session is given.
+    numbers: Numbers,
 }
 
 /// A COPY FROM STDIN that is under way.
@@ -160,6 +163,7 @@ impl SqlSession {
                 defaults,
                 is_binary,
                 style: *self.style(),
+                numbers: self.identity.numbers.clone(),
             },
             decoder,
             snapshot,
@@ -400,7 +404,7 @@ impl Conversion {
             }
         }
         for &ordinal in &self.sequences {
-            waiting.put(ordinal, &self.region.next_number(&schema.columns[ordinal])?.as_datum())?;
+            waiting.put(ordinal, &self.numbers.take(&self.region, &schema.columns[ordinal])?.as_datum())?;
         }
         for (ordinal, value) in &self.defaults {
             waiting.put(*ordinal, &value.as_datum())?;

@@ -54,7 +54,11 @@ impl SqlSession {
     }
 }
 
-async fn waited(cancel: &CancelToken, limit_ms: u64, wait: impl Future<Output = Result<()>>) -> Result<()> {
+/// What a wait comes to, unless somebody cancels it, or it takes longer than `limit_ms`, where that is not 0.
+///
+/// # Errors
+/// 55P03, 57014, and those of the wait.
+pub(super) async fn waited(cancel: &CancelToken, limit_ms: u64, wait: impl Future<Output = Result<()>>) -> Result<()> {
     let limited = async {
         match limit_ms {
             0 => wait.await,

@@ -4,6 +4,7 @@
 //! connection's own thread and everything else on the query pool, and hands rows to the door's [`RowSink`].
 
 mod block;
+mod calls;
 mod carried;
 mod copy;
 mod cursor;
@@ -47,6 +48,7 @@ use self::plans::Planned;
 pub use self::plans::SimpleStatement;
 use self::portal::{Portal, Portals, Progress, Source};
 use self::settings::Settings;
+use super::advisory::Holder;
 use super::{CancelToken, Shared};
 
 /// Prepared statements and portals that one session may hold.
@@ -150,6 +152,8 @@ pub struct SqlSession {
     remote_copy: Option<sharded::copy::RemoteCopy>,
     /// What it has to do with channels.
     mail: notify::Mail,
+    /// The advisory locks that it holds.
+    advisory: Holder,
     /// The way that the statement went, where it was about shards.
     route: Option<ashlar_shard::routes::RouteKind>,
     notices: Vec<Notice>,
@@ -196,6 +200,7 @@ impl SqlSession {
         sharded::check_named(&shared, settings.sharded_server.as_deref().unwrap_or_default())?;
         let (user, database) = (user.to_owned(), database.to_owned());
         let role = Arc::from(user.as_str());
+        let advisory = shared.advisory.holder();
         let identity = Identity { user, database, ..Identity::default() };
         Ok(Self {
             shared,
@@ -210,6 +215,7 @@ impl SqlSession {
             portals_made: 0,
             copy: None,
             mail: notify::Mail::default(),
+            advisory,
             route: None,
             remote_copy: None,
             notices: Vec::new(),

@@ -191,6 +191,7 @@ impl Portal {
             Kind::Session(
                 SessionCommand::Commit
                     | SessionCommand::Rollback
+                    | SessionCommand::Chain { .. }
                     | SessionCommand::RollbackTo(_)
                     | SessionCommand::DiscardAll
             )

@@ -392,7 +392,7 @@ impl SqlSession {
         {
             let mut way = Way::new(self.identity.pid);
             loop {
-                match dml::insert_one(plan, &mut way, parameters) {
+                match dml::insert_one(plan, &mut way, parameters, &self.identity.numbers) {
                     Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
                     done => return done,
                 }
@@ -537,6 +537,7 @@ impl SqlSession {
             }
             SessionCommand::Commit => self.commit_block().await,
             SessionCommand::Rollback => Ok(self.rollback_block()),
+            SessionCommand::Chain { commits } => self.end_and_chain(*commits).await,
             SessionCommand::Savepoint(name) => {
                 let executed = self.savepoint(name.clone())?;
                 self.tell_remote("SAVEPOINT", name).await.map(|()| executed)
@@ -583,8 +584,12 @@ impl SqlSession {
             }
             SessionCommand::SetNumber { sequence, value, is_called } => {
                 self.refuse_write(true, &Kind::Empty)?;
-                sequences::set_number(&self.catalog(), sequence, *value, *is_called)?;
+                sequences::set_number(&self.catalog(), sequence, *value, *is_called, &self.identity.numbers)?;
                 let row = vec![Value::Int8(*value)];
+                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
+            }
+            SessionCommand::Call(items) => {
+                let row = Box::pin(self.call(items, &portal.parameters)).await?;
                 self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
             }
             SessionCommand::Nothing(tag) => done(tag),
@@ -666,6 +671,8 @@ impl SqlSession {
         self.portals.clear();
         self.settings.reset_all()?;
         self.keep = None;
+        self.identity.numbers.forget();
+        self.advisory.unlock_all(&self.shared.advisory);
         self.listen_to_nothing();
         Ok(())
     }
@@ -735,5 +742,6 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
 }
 
 pub(super) fn ends_failed_block(kind: &Kind) -> bool {
-    matches!(kind, Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_)))
+    use SessionCommand::{Chain, Commit, Rollback, RollbackTo};
+    matches!(kind, Kind::Session(Commit | Rollback | Chain { .. } | RollbackTo(_)))
 }
