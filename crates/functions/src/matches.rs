@@ -338,7 +338,7 @@ fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         let groups = Value::Array(groups.collect());
         let mut shown = String::new();
         append(SqlType::Array(ScalarType::Text), &groups.as_datum(), Zone::Utc, &mut shown);
-        bytes += shown.len() + std::mem::size_of::<Value>();
+        bytes += shown.len() + size_of::<Value>();
         lengths::check(Some(bytes))?;
         found.push(Value::Text(shown.into_boxed_str()));
         Ok(flags.is_global)
@@ -363,7 +363,7 @@ fn split(args: &[Datum<'_>], function: &str) -> Result<Value> {
     each_match(whole, &search_for(text_of(&args[1]), flags.ignores_case)?, 0, |_, (start, stop)| {
         if start < whole.len() && stop > last_end {
             let part = whole.get(copied..start).unwrap_or_default();
-            bytes += part.len() + std::mem::size_of::<Value>();
+            bytes += part.len() + size_of::<Value>();
             lengths::check(Some(bytes))?;
             parts.push(Value::Text(part.into()));
             copied = stop;

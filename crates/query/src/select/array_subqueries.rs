@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::dialect::Postgres;
-use super::names::{call, call_with, folded};
+use super::names::folded;
+use super::nodes::{call, call_with};
 use super::rewrite::copies::{Copies, nodes_of};
 
 const ROWS: &str = "array rows";

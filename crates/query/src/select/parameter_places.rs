@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::names::folded;
-use super::scopes::cast;
+use super::nodes::cast;
 use crate::parameters::number_of;
 
 const INTEGER: Option<ScalarType> = Some(ScalarType::Int4);

@@ -8,7 +8,7 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Visitor, VisitorMut, With,
+    Ident, ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Visitor, VisitorMut, With,
 };
 
 use super::names::folded;

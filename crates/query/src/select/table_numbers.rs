@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::levels::{called, factors, with_names};
 use super::names::{folded, label_of};
-use super::scopes::cast;
+use super::nodes::cast;
 use crate::catalog::CatalogState;
 use crate::system_tables;
 

@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Ident, TableAlias, TableFactor, Value,
 };
 
-use super::super::names::{call, folded};
+use super::super::names::folded;
+use super::super::nodes::call;
 use super::{Call, json_type, query_of, reads_columns, unnested};
 
 /// Whether a function's columns are those that its alias declares.
