@@ -17,6 +17,7 @@ use super::catalog::{PgFunction, all, digits_of, pg_function};
 use super::json;
 use super::quantified::Quantified;
 use super::series::SERIES;
+use crate::bare_numeric;
 use crate::error::external;
 use crate::fields::field_of;
 use crate::rules::conditions::condition;
@@ -36,7 +37,13 @@ pub fn call(name: &str, args: Vec<Expr>) -> Option<Expr> {
 pub struct PgPlanner;
 
 impl ExprPlanner for PgPlanner {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    fn plan_binary_op(&self, mut expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        // The digits of a result follow from those of its operands.
+        for operand in [&mut expr.left, &mut expr.right] {
+            if let Some(call) = bare_numeric::of_cast(operand) {
+                *operand = call;
+            }
+        }
         let operator = match expr.op {
             BinaryOperator::Plus => Operator::Plus,
             BinaryOperator::Minus => Operator::Minus,

@@ -23,7 +23,7 @@ use crate::memory::{Charge, Memory, Wish};
 pub(crate) const TOGETHER: usize = 8;
 
 /// Bytes of a table that nobody asks whether they pay: a few million keys may come in any order, and the first of them be all over it.
-const UNASKED: usize = if cfg!(test) { 40 << 10 } else { 16 << 20 };
+const UNASKED: usize = if cfg!(test) { 40 << 10 } else { 20 << 20 };
 /// Bytes for a row that has come, beyond which they do not: four times what a table of hashes takes. How many rows are to come, as of the joins
 /// beneath, is often wrong by far, and of keys that are far apart each has a segment to itself.
 const ROW_BYTES: usize = if cfg!(test) { 12 } else { 48 };

@@ -67,6 +67,11 @@ impl Dialect for Postgres {
         false
     }
 
+    /// `name := value`, the older spelling of `name => value`, and the one in which pg_query writes statements out.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
+    }
+
     as_there!(
         supports_unicode_string_literal,
         supports_filter_during_aggregation,

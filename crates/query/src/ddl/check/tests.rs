@@ -198,6 +198,8 @@ fn rows_that_are_there_are_looked_at() {
         ErrorCode::CheckViolation
     );
     block.commit(engine.catalog(), engine.store()).unwrap();
+    // Its locks of rows go with it.
+    drop(block);
     assert_eq!(code(&engine, "UPDATE t SET a = 4 WHERE b = 1"), ErrorCode::CheckViolation);
 }
 
