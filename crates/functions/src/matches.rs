@@ -330,7 +330,7 @@ fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut found = Vec::new();
     let mut bytes = 0;
     each_match(whole, &search_for(text_of(&args[1]), flags.ignores_case)?, 0, |places, _| {
-        let groups = if places.len() > 1 { &places[1..] } else { &places[..] };
+        let groups = if places.len() > 1 { &places[1..] } else { places };
         let groups = groups.iter().map(|group| match group {
             Some((start, stop)) => Value::Text(whole.get(*start..*stop).unwrap_or_default().into()),
             None => Value::Null,

@@ -27,6 +27,7 @@ const SLEEPERS: &[(&str, &str)] = &[
         "backs off when the system has no file handles, and bounds the goodbye at the end",
     ),
     ("crates/query/src/sharded/ddl.rs", "what takes a change back has a length of time for it"),
+    ("crates/server/src/session/sql/calls.rs", "pg_sleep is a length of time"),
     ("crates/server/src/session/sql/limit.rs", "statement_timeout is a length of time"),
     ("crates/shard/src/pool.rs", "connections that nobody uses are closed after a time"),
     ("crates/shard/src/fleet/warm.rs", "servers are looked at from time to time for connections that are missing"),

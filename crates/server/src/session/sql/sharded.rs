@@ -12,6 +12,7 @@ pub(super) mod copy;
 mod ddl;
 mod explain;
 mod gather;
+mod lending;
 mod named;
 mod ordered;
 mod own;
@@ -33,7 +34,7 @@ use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::pool::{Lease, Pool};
+use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement, told_here};
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
@@ -243,56 +244,6 @@ impl SqlSession {
         let keys = self.fleet()?.keys(rule)?;
         stoppable(keys.ready(generator, &self.role), &self.cancel).await?;
         Ok(keys)
-    }
-
-    /// Connections, and those of this thread.
-    fn pool(&mut self) -> Result<(Arc<Fleet>, Arc<Pool>)> {
-        let fleet = self.fleet()?;
-        let pool = Arc::clone(self.pool.get_or_insert_with(|| fleet.pool_of_thread()));
-        Ok((fleet, pool))
-    }
-
-    /// Borrows a connection that may write.
-    async fn lend(&mut self, server: &str) -> Result<Lease> {
-        self.lend_one(server, false).await
-    }
-
-    /// Borrows a connection that only reads, to a replica where the session wants that.
-    async fn lend_to_read(&mut self, server: &str) -> Result<Lease> {
-        let from_replica = self.may_read_replicas();
-        self.lend_one(server, from_replica).await
-    }
-
-    /// Whether what is read now may come from replicas: a transaction that may write reads where it writes.
-    fn may_read_replicas(&self) -> bool {
-        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || self.is_read_only())
-    }
-
-    async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
-        let (fleet, pool) = self.pool()?;
-        let settings = self.settings.of_shards.clone();
-        self.review_keep();
-        let from = (&pool, self.keep.as_ref());
-        tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => Err(self.cancel.error()),
-            lease = async {
-                match from_replica {
-                    true => fleet.lend_for_reading(from, server, &self.role, &settings).await,
-                    false => fleet.lend(from, server, &self.role, &settings).await,
-                }
-            } => lease,
-        }
-    }
-
-    /// Makes room for connections that stay, where the session wants that; gives those up that it has, where it does not any more and
-    /// no transaction goes on that could want it again.
-    pub(super) fn review_keep(&mut self) {
-        if self.settings.keeps_connections {
-            self.keep.get_or_insert_default();
-        } else if self.keep.is_some() && self.block == Block::None && self.remotes.is_empty() {
-            self.keep = None;
-        }
     }
 
     /// Has a statement described by a shard, once for all sessions.
