@@ -64,6 +64,7 @@ pub const FUNCTIONS: &[Function] = &[
     ),
     // Of which FROM and the select list make rows: each text is that of an array.
     function("regexp_matches\u{1}", &[plain(matches), flagged(matches)]),
+    function("regexp_match", &[plain(first_match), flagged(first_match)]),
     function("regexp_split_to_array", &[plain(split_to_array), flagged(split_to_array)]),
     function("regexp_split_to_table\u{1}", &[plain(split_to_table), flagged(split_to_table)]),
 ];
@@ -323,6 +324,30 @@ fn replace(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     text(out)
 }
 
+/// The groups of a match, or all of it where there are none.
+fn groups_of(whole: &str, places: &[Place]) -> Value {
+    let groups = if places.len() > 1 { &places[1..] } else { places };
+    let groups = groups.iter().map(|group| match group {
+        Some((start, stop)) => Value::Text(whole.get(*start..*stop).unwrap_or_default().into()),
+        None => Value::Null,
+    });
+    Value::Array(groups.collect())
+}
+
+/// The groups of the first match of a pattern; NULL where there is none.
+fn first_match(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let flags = Flags::of(args.get(2))?;
+    if flags.is_global {
+        return Err(Error::new(
+            ErrorCode::InvalidParameterValue,
+            "regexp_match() does not support the \"global\" option",
+        )
+        .with_hint("Use the regexp_matches function instead."));
+    }
+    let (whole, search) = (text_of(&args[0]), search_for(text_of(&args[1]), flags.ignores_case)?);
+    Ok(search(whole, 0).map_or(Value::Null, |places| groups_of(whole, &places)))
+}
+
 /// The matches of a pattern, each as the text of an array of its groups, or of all of it where there are none.
 fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let whole = text_of(&args[0]);
@@ -330,12 +355,7 @@ fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut found = Vec::new();
     let mut bytes = 0;
     each_match(whole, &search_for(text_of(&args[1]), flags.ignores_case)?, 0, |places, _| {
-        let groups = if places.len() > 1 { &places[1..] } else { places };
-        let groups = groups.iter().map(|group| match group {
-            Some((start, stop)) => Value::Text(whole.get(*start..*stop).unwrap_or_default().into()),
-            None => Value::Null,
-        });
-        let groups = Value::Array(groups.collect());
+        let groups = groups_of(whole, places);
         let mut shown = String::new();
         append(SqlType::Array(ScalarType::Text), &groups.as_datum(), Zone::Utc, &mut shown);
         bytes += shown.len() + size_of::<Value>();

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
@@ -15,7 +16,7 @@ use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, ScalarType, Sql
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
-use ashlar_functions::{guards, json};
+use ashlar_functions::{guards, json, walk};
 use ashlar_store::{ColumnReader, build_array};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
@@ -23,10 +24,12 @@ use datafusion::datasource::MemTable;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Projection, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::ast::{Expr as AstExpr, Statement};
 
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::index_text::Text;
+use crate::select::names::folded;
 use crate::select::{self, Planner, SelectPlan};
 
 mod growth;
@@ -141,7 +144,11 @@ impl Part {
 
 /// Plans an expression over a table: the optimised plan of a query of it.
 fn plan(planner: &Planner<'_>, query: &str, part: Part) -> Result<SelectPlan> {
-    let plan = SelectPlan::new(planner, select::parse(query)?, &[])?;
+    let parsed = select::parse(query)?;
+    if asks_session(&parsed) {
+        return Err(mutable(part));
+    }
+    let plan = SelectPlan::new(planner, parsed, &[])?;
     let mut refused = None;
     let walked = ashlar_functions::tree::each_node_with_subqueries(plan.logical(), |node| {
         let found = match node {
@@ -164,6 +171,33 @@ fn plan(planner: &Planner<'_>, query: &str, part: Part) -> Result<SelectPlan> {
         return Err(mutable(part));
     }
     Ok(plan)
+}
+
+/// Whether a statement calls a function whose answer hangs on who asks: the planner would put in what it is told here.
+fn asks_session(statement: &Statement) -> bool {
+    const OF_SESSION: [&str; 10] = [
+        "current_user",
+        "session_user",
+        "user",
+        "current_role",
+        "current_catalog",
+        "current_database",
+        "current_schema",
+        "current_schemas",
+        "current_setting",
+        "pg_backend_pid",
+    ];
+    let found = walk::expressions(statement, |expr| match expr {
+        AstExpr::Function(function) => {
+            let name = function.name.0.last().and_then(|part| part.as_ident()).map(folded);
+            match name {
+                Some(name) if OF_SESSION.contains(&name.as_str()) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 /// 42P17 as PostgreSQL has it for indexes; 0A000 for a constraint, of which it would not be known whether it still holds.

@@ -69,6 +69,7 @@ mod lowering;
 pub mod names;
 pub(crate) mod nodes;
 mod not_in;
+mod numbered;
 mod numerics;
 mod object_numbers;
 mod ordering;

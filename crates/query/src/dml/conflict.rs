@@ -72,8 +72,9 @@ impl Builder<'_> {
         for Assignment { target, value } in split_assignments(update.assignments)? {
             let ordinal = assigned_column(self.schema, &target, &value)?;
             if self.schema.key.contains(&ordinal) {
-                // The key of the row that is met is the proposed one already.
-                if is_of_key && is_same_key(&value, &self.schema.columns[ordinal]) {
+                let column = &self.schema.columns[ordinal];
+                // The key of the row that is met is the proposed one already; and what it is may be set anew.
+                if is_own(&value, column, alias) || is_of_key && is_same_key(&value, column) {
                     continue;
                 }
                 return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
@@ -198,6 +199,12 @@ fn is_same_key(value: &Expr, column: &ColumnDef) -> bool {
     let [table, name] = &parts[..] else { return false };
     let is_float = matches!(column.sql_type.scalar(), ScalarType::Float4 | ScalarType::Float8);
     !is_float && folded(table) == "excluded" && folded(name) == column.name
+}
+
+/// Whether a value is the column itself, of the row that is met.
+fn is_own(value: &Expr, column: &ColumnDef, alias: &str) -> bool {
+    let Expr::CompoundIdentifier(parts) = value else { return false };
+    matches!(&parts[..], [table, name] if folded(table) == alias && folded(name) == column.name)
 }
 
 fn holds_query(expr: &Expr) -> bool {

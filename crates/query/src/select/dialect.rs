@@ -63,6 +63,11 @@ impl Dialect for Postgres {
         WHOLE.prec_value(precedence)
     }
 
+    /// `ON` begins what an INSERT does in a conflict.
+    fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        (explicit || *keyword != Keyword::ON) && WHOLE.is_select_item_alias(explicit, keyword, parser)
+    }
+
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
     }

@@ -32,6 +32,15 @@ const ROWS: [&str; 11] = [
     "jsonb_array_elements_text",
 ];
 
+/// The last argument of functions whose values differ from row to row: the engine takes a call of constants for a constant, whatever is said of the
+/// function, and drops an ORDER BY of it.
+const EACH_ROW: &str = "random";
+
+fn is_mark(arg: &FunctionArg) -> bool {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(function))) = arg else { return false };
+    matches!(&function.name.0[..], [part] if part.as_ident().is_some_and(|ident| ident.value == EACH_ROW))
+}
+
 /// What a call stands for; `None` where it stands for itself.
 pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> ControlFlow<Error, Option<Expr>> {
     let [part] = &function.name.0[..] else { return ControlFlow::Continue(None) };
@@ -52,16 +61,17 @@ pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> Control
         ("regexp_replace", args) if says_where(args) => {
             Expr::Function(Function { name: named(REPLACE_FROM), ..function.clone() })
         }
-        // The sequence is said by its name, which is what the cast is of.
-        (
-            "nextval" | "currval" | "setval",
-            [
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, data_type: DataType::Regclass, .. })),
-                others @ ..,
-            ],
-        ) => {
-            let mut args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(expr.as_ref().clone()))];
+        ("nextval" | "currval" | "setval", [FunctionArg::Unnamed(FunctionArgExpr::Expr(sequence)), others @ ..])
+            if !others.iter().any(is_mark) =>
+        {
+            // The sequence is said by its name, which is what a cast is of.
+            let sequence = match sequence {
+                Expr::Cast { expr, data_type: DataType::Regclass, .. } => expr,
+                other => other,
+            };
+            let mut args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(sequence.clone()))];
             args.extend_from_slice(others);
+            args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(call(EACH_ROW, Vec::new()))));
             let args = FunctionArguments::List(FunctionArgumentList { args, ..list.clone() });
             Expr::Function(Function { args, ..function.clone() })
         }

@@ -42,8 +42,12 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
             Token::Isnull => Some("IS NULL".to_owned()),
             Token::Notnull => Some("IS NOT NULL".to_owned()),
             Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
-            // PostgreSQL ends an operator of these characters before a sign: `j->-1` is `j -> -1`.
-            Token::Op if matches!(word, "->" | "->>") && text[token_end..].starts_with(['-', '+']) => {
+            // PostgreSQL ends such operators before a sign: `a>-1` is `a > -1`, and `j->-1` is `j -> -1`.
+            _ if is_operator(word)
+                && tokens.get(number + 1).is_some_and(|next| {
+                    range(next).0 == token_end && matches!(next.token(), Token::Ascii43 | Token::Ascii45)
+                }) =>
+            {
                 Some(format!("{word} "))
             }
             // `trim(LEADING FROM x)` is of spaces, and so is `trim(FROM x)`.
@@ -198,11 +202,19 @@ fn is_suspicious(text: &str) -> bool {
                 && (matches!(pair[1], b'_') || pair[0] == b'0' && matches!(pair[1], b'x' | b'o' | b'b'))
         })
     };
-    const GLUED: [&str; 4] = ["->-", "->>-", "->+", "->>+"];
+    // A comment is not one, nor is what begins one.
+    let is_glued = |pair: &[u8]| OPERATORS.contains(&pair[0]) && matches!(pair[1], b'-' | b'+') && pair != b"--";
     WORDS.iter().any(|word| lower.contains(word))
-        || GLUED.iter().any(|glued| lower.contains(glued))
+        || text.as_bytes().windows(2).any(is_glued)
         || (text.contains('\'') && text.contains(['\n', '\r']))
         || has_number()
+}
+
+/// What operators are made of.
+const OPERATORS: &[u8] = b"+-*/<>=~!@#%^&|`?";
+
+fn is_operator(word: &str) -> bool {
+    word.bytes().all(|byte| OPERATORS.contains(&byte))
 }
 
 fn range(token: &ScanToken) -> (usize, usize) {

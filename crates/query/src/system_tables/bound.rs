@@ -140,10 +140,11 @@ const FUNCTIONS: &[(&str, Answer, &[usize])] = &[
     ("obj_description", Answer::Comment, &[1, 2]),
     ("col_description", Answer::ColumnComment, &[2]),
     ("shobj_description", Answer::SharedComment, &[2]),
-    ("nextval", Answer::Counted(Counter::Next), &[1]),
-    ("currval", Answer::Counted(Counter::Current), &[1]),
+    // Of which `gathering` adds the last argument, but to `lastval`.
+    ("nextval", Answer::Counted(Counter::Next), &[2]),
+    ("currval", Answer::Counted(Counter::Current), &[2]),
     ("lastval", Answer::Counted(Counter::Last), &[0]),
-    ("setval", Answer::Counted(Counter::Set), &[2, 3]),
+    ("setval", Answer::Counted(Counter::Set), &[3, 4]),
     ("pg_get_serial_sequence", Answer::SerialSequence, &[2]),
 ];
 

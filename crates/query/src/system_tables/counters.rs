@@ -56,8 +56,10 @@ pub(super) fn numbers(
     }
     let arrays = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
     let names = arrays.first().map(names_of).transpose()?;
-    let values = arrays.get(1).map(integers_of).transpose()?;
-    let called = arrays.get(2).map(|array| cast(array, &DataType::Boolean)).transpose()?;
+    // The last argument says nothing.
+    let said = &arrays[..arrays.len().saturating_sub(1)];
+    let values = said.get(1).map(integers_of).transpose()?;
+    let called = said.get(2).map(|array| cast(array, &DataType::Boolean)).transpose()?;
     let given = &identity.numbers;
     let number = |row: usize| -> ashlar_base::Result<Option<i64>> {
         let Some(names) = &names else { return sequences::last_number(catalog, given).map(Some) };

@@ -23,7 +23,15 @@ impl<'r> Forward<'r> {
     pub fn is_joinable(&self) -> bool {
         let bytes: usize = self.statements.iter().map(|one| one.text.len()).sum();
         let is_whole = self.statements.iter().all(|one| one.parameters.is_none());
-        let is_open = matches!(&self.merge, Merge::Rows(gathering) if gathering.merge.has_open_stars);
+        let is_open = match &self.merge {
+            Merge::Rows(gathering) => {
+                // A column of a client's that is called like one of ours could not be told from it.
+                let are_ours =
+                    |one: &ShardStatement<'_>| one.text.matches("_ashlar_").count() == gathering.merge.hidden;
+                gathering.merge.has_open_stars || !self.statements.iter().all(are_ours)
+            }
+            _ => false,
+        };
         self.servers().len() == self.statements.len() || (is_whole && !is_open && bytes <= PARTS_BYTES_MAX)
     }
 

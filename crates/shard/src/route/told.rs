@@ -16,6 +16,9 @@ const WORDS: [&str; 4] = ["relation", "table", "constraint", "index"];
 /// Constraints that have the same name on every shard.
 const CHECK_VIOLATION: &str = "23514";
 
+/// What a function of the user's says.
+const RAISED: &str = "P0001";
+
 /// The error of a shard, which its context names last, about a statement with these tables.
 pub fn told_here(mut error: Error, tables: &[Arc<ShardedTable>]) -> Error {
     let context = error.fields().context.as_deref().unwrap_or_default();
@@ -48,7 +51,9 @@ fn renamed(mut error: Error, table: &ShardedTable, there: &str) -> Error {
     let context = context.map(|behind| format!("COPY {here},{behind}"));
     let mut message = error.message().to_owned();
     let names = [Some((there.to_owned(), here.to_owned())), constraint.clone()];
-    for (old, new) in names.iter().flatten() {
+    // These quote what a client has written.
+    let quotes_values = error.sqlstate().starts_with("22") || error.sqlstate() == RAISED;
+    for (old, new) in names.iter().flatten().filter(|_| !quotes_values) {
         for word in WORDS {
             message = message.replace(&format!("{word} \"{old}\""), &format!("{word} \"{new}\""));
         }
@@ -72,14 +77,13 @@ fn renamed(mut error: Error, table: &ShardedTable, there: &str) -> Error {
     error
 }
 
-/// What a constraint or an index is called here: where it was given no name it begins with the table's, and otherwise it has the end that
-/// the table's name has there. `None`: it is not known to have another name.
+/// What a constraint or an index is called here: one that a statement has named has the end that the table's name has there, and one that
+/// PostgreSQL has named begins with the table's. `None`: it is not known to have another name.
 fn constraint_here(name: &str, here: &str, there: &str) -> Option<String> {
-    if let Some(rest) = name.strip_prefix(there)
-        && rest.starts_with('_')
-    {
-        return Some(format!("{here}{rest}"));
+    let end = there.strip_prefix(here).filter(|end| !end.is_empty());
+    if let Some(own) = end.and_then(|end| name.strip_suffix(end)).filter(|own| !own.is_empty()) {
+        return Some(own.to_owned());
     }
-    let end = there.strip_prefix(here).filter(|end| !end.is_empty())?;
-    name.strip_suffix(end).filter(|own| !own.is_empty()).map(str::to_owned)
+    let rest = name.strip_prefix(there).filter(|rest| rest.starts_with('_'))?;
+    Some(format!("{here}{rest}"))
 }

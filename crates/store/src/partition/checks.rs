@@ -18,6 +18,9 @@ use crate::places::{Clash, may_repeat, taken_error};
 use crate::shape::Shape;
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
 
+/// Rows that are there are looked at so many at a time.
+const CHECKED_TOGETHER: usize = 1024;
+
 /// What the indexes with expressions or predicates compute of a row, in their order; `None`: the row is not in the index.
 pub(crate) struct Prepared {
     values: Vec<Option<Box<[Value]>>>,
@@ -68,10 +71,18 @@ impl Partition {
     /// # Errors
     /// As [`Shape::check_stored`].
     pub(crate) fn check_stored(&self, shape: &Shape) -> Result<()> {
-        self.rows.living().filter(|&row| !self.is_over(row)).try_for_each(|row| {
-            let row = self.row_as(shape, row);
-            shape.check_stored(&self.shape, |ordinal| row.get(ordinal))
-        })
+        let mut piece: Vec<u32> = Vec::with_capacity(CHECKED_TOGETHER);
+        let check = |piece: &[u32]| {
+            shape.check_stored(&self.shape, 0..piece.len(), |at, ordinal| self.row_as(shape, piece[at]).get(ordinal))
+        };
+        for row in self.rows.living().filter(|&row| !self.is_over(row)) {
+            piece.push(row);
+            if piece.len() == CHECKED_TOGETHER {
+                check(&piece)?;
+                piece.clear();
+            }
+        }
+        check(&piece)
     }
 
     /// Takes the values that a write of one key will have, and computes what its row needs. No row is there of the key, not

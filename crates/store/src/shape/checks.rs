@@ -106,15 +106,25 @@ impl Shape {
         rows.find_map(|row| self.check_conditions(|ordinal| value(row, ordinal)).err().map(|error| (row, error)))
     }
 
-    /// Whether the constraints that another shape of the table does not have let a row be there that the table has.
+    /// Whether the constraints that another shape of the table does not have let rows be there that the table has; `value` gives what a row
+    /// has in a column.
     ///
     /// # Errors
     /// 23514 in the words of ALTER TABLE, and what computing finds.
-    pub(crate) fn check_stored<'d>(&self, before: &Self, value: impl Fn(usize) -> Datum<'d>) -> Result<()> {
+    pub(crate) fn check_stored<'d>(
+        &self,
+        before: &Self,
+        rows: Range<usize>,
+        value: impl Fn(usize, usize) -> Datum<'d>,
+    ) -> Result<()> {
         for check in self.conditions.iter().filter(|check| check.is_new_to(before)) {
-            if check.forbids(&value)? {
-                return Err(violated_by_some_row(&self.schema.name, &check.definition.name));
+            if check.is_fine(rows.clone(), &value) {
+                continue;
             }
+            rows.clone().try_for_each(|row| match check.forbids(|ordinal| value(row, ordinal))? {
+                true => Err(violated_by_some_row(&self.schema.name, &check.definition.name)),
+                false => Ok(()),
+            })?;
         }
         Ok(())
     }
