@@ -82,9 +82,13 @@ fn replicas_are_read_outside_of_transactions_that_write() {
     assert!(!group.is_read_there(&mut client, key));
     assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "again");
     done(&mut client, "COMMIT");
-    done(&mut client, "BEGIN READ ONLY");
-    assert!(group.is_read_there(&mut client, key));
-    done(&mut client, "COMMIT");
+    // A replica that is behind for a moment, on a busy machine, is passed over for that long.
+    assert!(wait_for(PATIENCE, || {
+        done(&mut client, "BEGIN READ ONLY");
+        let is_there = group.is_read_there(&mut client, key);
+        done(&mut client, "COMMIT");
+        is_there
+    }));
     // Rows of several shards, put together and by the engine; the shard without a replica answers itself.
     assert!(wait_for(PATIENCE, || {
         done(&mut client, "SELECT k, 'put together' FROM t ORDER BY k");
