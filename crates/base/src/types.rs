@@ -72,6 +72,11 @@ impl From<ScalarType> for SqlType {
 }
 
 impl ScalarType {
+    /// Whether values of the type are numbers: integers, floats and numeric.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Int2 | Self::Int4 | Self::Int8 | Self::Float4 | Self::Float8 | Self::Numeric { .. })
+    }
+
     /// PostgreSQL's OID of the type.
     pub fn oid(self) -> u32 {
         match self {

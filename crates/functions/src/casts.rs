@@ -212,7 +212,7 @@ impl FromJsonb {
     /// Whether PostgreSQL casts jsonb to this type by its value, not by its text.
     pub fn covers(source: &FieldRef, target: SqlType) -> bool {
         let is_jsonb = sql_type_of(source) == Some(SqlType::Scalar(ScalarType::Jsonb));
-        is_jsonb && (target == SqlType::Scalar(ScalarType::Bool) || is_number(target))
+        is_jsonb && matches!(target, SqlType::Scalar(scalar) if scalar == ScalarType::Bool || scalar.is_number())
     }
 
     fn cast(&self, _: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
@@ -227,20 +227,6 @@ impl FromJsonb {
         }
         build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
     }
-}
-
-fn is_number(sql_type: SqlType) -> bool {
-    matches!(
-        sql_type,
-        SqlType::Scalar(
-            ScalarType::Int2
-                | ScalarType::Int4
-                | ScalarType::Int8
-                | ScalarType::Float4
-                | ScalarType::Float8
-                | ScalarType::Numeric { .. }
-        )
-    )
 }
 
 /// A jsonb value, by its text, as a number or a boolean.
@@ -263,7 +249,7 @@ fn of_jsonb(json: &str, target: SqlType, style: &TextStyle) -> ashlar_base::Resu
             let whole = ScalarType::Numeric { precision: 38, scale: 0 }.into();
             coerce_with(text::parse(whole, json, style)?, whole, target, style)
         }
-        ("numeric", target) if is_number(target) => text::parse(target, json, style),
+        ("numeric", SqlType::Scalar(scalar)) if scalar.is_number() => text::parse(target, json, style),
         _ => {
             let name = match target.scalar() {
                 ScalarType::Numeric { .. } => "numeric".to_owned(),

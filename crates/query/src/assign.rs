@@ -110,24 +110,13 @@ pub(crate) fn assignable(from: SqlType, to: SqlType) -> bool {
         // A text expression may be assigned nowhere else; an array never to a scalar.
         return false;
     }
-    let is_number = |scalar: ScalarType| {
-        matches!(
-            scalar,
-            ScalarType::Int2
-                | ScalarType::Int4
-                | ScalarType::Int8
-                | ScalarType::Float4
-                | ScalarType::Float8
-                | ScalarType::Numeric { .. }
-        )
-    };
     let is_text =
         |scalar: ScalarType| matches!(scalar, ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. });
     let is_instant =
         |scalar: ScalarType| matches!(scalar, ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz);
     let (from, to) = (from.scalar(), to.scalar());
     family(from.into()) == family(to.into())
-        || is_number(from) && is_number(to)
+        || from.is_number() && to.is_number()
         || is_text(to)
         || is_instant(from) && is_instant(to)
         || matches!((from, to), (ScalarType::Json, ScalarType::Jsonb) | (ScalarType::Jsonb, ScalarType::Json))
