@@ -6,14 +6,15 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::SqlType;
 use ashlar_store::arrow_types::sql_type_of;
-use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion_common::Result;
+use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::utils::AggregateOrderSensitivity;
-use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature};
+use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF};
 use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use datafusion_functions_aggregate::string_agg::string_agg_udaf;
 
 use crate::fields::field_of;
+use crate::inner_aggregate::answers_of_inner_aggregate;
 
 /// The engine's aggregate, with the field of its result.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -27,21 +28,7 @@ pub fn all() -> [Arc<AggregateUDF>; 2] {
 }
 
 impl AggregateUDFImpl for Gathered {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    answers_of_inner_aggregate!();
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         let field = self.inner.return_field(fields)?;
@@ -62,10 +49,6 @@ impl AggregateUDFImpl for Gathered {
         // The engine turns the order around for rows that come the other way, and does not turn the values around that it has sorted itself.
         let order: Vec<_> = args.order_bys.iter().map(|sort| sort.reverse()).collect();
         self.inner.accumulator(AccumulatorArgs { order_bys: &order, is_reversed: false, ..args })
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -97,13 +80,5 @@ impl AggregateUDFImpl for Gathered {
             ReversedUDAF::Reversed(inner) => ReversedUDAF::Reversed(Arc::new(AggregateUDF::from(Self { inner }))),
             other => other,
         }
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.inner.default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.inner.supports_null_handling_clause()
     }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 use ashlar_base::{Error, ErrorCode};
 use datafusion_common::{Result, ScalarValue, internal_err};
-use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature};
+use datafusion_expr::function::AccumulatorArgs;
+use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF};
 
 use crate::error::external;
+use crate::inner_aggregate::answers_of_inner_aggregate;
 use crate::variance::Variance;
 
 /// Bytes of the texts and arrays that the frames of one partition may be given as results: those of neighbours have nearly all in common,
@@ -43,21 +44,7 @@ struct Framed {
 }
 
 impl AggregateUDFImpl for Framed {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    answers_of_inner_aggregate!();
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         self.inner.return_field(fields)
@@ -93,21 +80,9 @@ impl AggregateUDFImpl for Framed {
         Ok(Box::new(Frame::new(Box::new(make))))
     }
 
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
-    }
-
     fn reverse_expr(&self) -> ReversedUDAF {
         // A frame that only grows would be one that loses rows, and arrays would have them the other way around.
         ReversedUDAF::NotSupported
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.inner.default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.inner.supports_null_handling_clause()
     }
 }
 

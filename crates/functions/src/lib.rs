@@ -26,6 +26,7 @@ pub mod gathered;
 pub mod guards;
 pub mod hashes;
 pub mod inference;
+mod inner_aggregate;
 pub mod integer_sum;
 pub mod json;
 pub mod kin;
