@@ -133,7 +133,8 @@ fn write(fields: &Fields, pattern: &str) -> Result<String> {
             } else if rest.starts_with("SP") {
                 return Err(Error::unsupported("the pattern SP of to_char is not supported"));
             }
-            field(fields, found, fill, ordinal, &mut out)?;
+            let pattern = Pattern { written: found, name: found.to_ascii_uppercase(), fill, ordinal };
+            field(fields, &pattern, &mut out)?;
         } else if let Some(after) = rest.strip_prefix('"') {
             rest = quoted(after, &mut out);
         } else if let Some(after) = rest.strip_prefix("\\\"") {
@@ -169,37 +170,82 @@ fn not_of_intervals() -> Error {
         .with_hint("Intervals are not tied to specific calendar dates.")
 }
 
-fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out: &mut String) -> Result<()> {
-    let upper = pattern.to_ascii_uppercase();
-    let days = || fields.days.ok_or_else(not_of_intervals);
-    let number = |value: i64, width: usize, out: &mut String| {
+/// A pattern as it stands in a template, with what modifies it there.
+struct Pattern<'a> {
+    /// As written: words are shown in its case.
+    written: &'a str,
+    /// Its name, in upper case.
+    name: String,
+    /// Whether values are padded to the pattern's width: numbers by zeros in front, words by blanks behind. `FM` says not to.
+    fill: bool,
+    /// Whether `st`, `nd`, `rd` or `th` follows a number, and in upper case.
+    ordinal: Option<bool>,
+}
+
+impl Pattern<'_> {
+    fn number(&self, fields: &Fields, value: i64, width: usize, out: &mut String) {
         // Of a negative one these have room for its sign; twelve hours go by the hour that they came from.
-        let has_sign = match upper.as_str() {
+        let has_sign = match self.name.as_str() {
             "HH" | "HH12" => fields.hour < 0,
             "HH24" | "MI" | "SS" | "MM" | "YYYY" | "YYY" | "YY" | "Y" => value < 0,
             _ => false,
         };
-        let width = if !fill { 0 } else { width + usize::from(has_sign) };
-        let digits = format!("{value:0width$}");
-        out.push_str(&digits);
-        if let Some(upper) = ordinal {
-            out.push_str(ordinal_of(&digits, upper));
+        let width = if !self.fill { 0 } else { width + usize::from(has_sign) };
+        self.digits(&format!("{value:0width$}"), out);
+    }
+
+    /// A number's digits, and its ordinal ending where one is asked for.
+    fn digits(&self, digits: &str, out: &mut String) {
+        out.push_str(digits);
+        if let Some(upper) = self.ordinal {
+            out.push_str(ordinal_of(digits, upper));
         }
-    };
-    let word = |text: &str, width: usize, out: &mut String| {
-        let shown = if pattern == upper {
+    }
+
+    fn word(&self, text: &str, width: usize, out: &mut String) {
+        let shown = if self.written == self.name {
             text.to_ascii_uppercase()
-        } else if pattern.starts_with(|first: char| first.is_ascii_uppercase()) {
+        } else if self.written.starts_with(|first: char| first.is_ascii_uppercase()) {
             text.to_owned()
         } else {
             text.to_ascii_lowercase()
         };
         out.push_str(&shown);
-        if fill {
+        if self.fill {
             out.extend(std::iter::repeat_n(' ', width.saturating_sub(shown.len())));
         }
-    };
-    match upper.as_str() {
+    }
+
+    /// The first so many decimals of a second, always with their zeros.
+    fn fraction(&self, micros: i64, decimals: usize, out: &mut String) {
+        let unit = 10i64.pow(6 - decimals as u32);
+        self.digits(&format!("{:0decimals$}", micros / unit), out);
+    }
+
+    /// An offset from UTC in seconds, as `+02` or `+05:30`.
+    fn offset(&self, seconds: i64, out: &mut String) {
+        out.push(sign_of(seconds));
+        let hours = seconds.abs() / 3600;
+        out.push_str(&if self.fill { format!("{hours:02}") } else { hours.to_string() });
+        if seconds % 3600 != 0 {
+            out.push_str(&format!(":{:02}", seconds.abs() % 3600 / 60));
+        }
+    }
+}
+
+fn sign_of(offset: i64) -> char {
+    if offset < 0 { '-' } else { '+' }
+}
+
+/// Shows the field that a pattern names.
+///
+/// # Errors
+/// 22007 for a field that an interval does not have, 0A000 for a pattern that is not offered.
+fn field(fields: &Fields, pattern: &Pattern<'_>, out: &mut String) -> Result<()> {
+    let days = || fields.days.ok_or_else(not_of_intervals);
+    let number = |value: i64, width: usize, out: &mut String| pattern.number(fields, value, width, out);
+    let word = |text: &str, width: usize, out: &mut String| pattern.word(text, width, out);
+    match pattern.name.as_str() {
         "A.M." | "P.M." => word(if fields.hour % 24 >= 12 { "P.M." } else { "A.M." }, 0, out),
         "AM" | "PM" => word(if fields.hour % 24 >= 12 { "PM" } else { "AM" }, 0, out),
         "A.D." | "B.C." => days().map(|_| word("A.D.", 0, out))?,
@@ -208,28 +254,20 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
         "HH24" => number(fields.hour, 2, out),
         "MI" => number(fields.minute, 2, out),
         "SS" => number(fields.second, 2, out),
-        "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" | "MS" | "US" => {
-            let digits = match upper.as_str() {
-                "MS" => 3,
-                "US" => 6,
-                other => usize::from(other.as_bytes()[2] - b'0'),
-            };
-            let unit = 10i64.pow(6 - digits as u32);
-            let value = fields.micros / unit;
-            let shown = format!("{value:0digits$}");
-            out.push_str(&shown);
-            if let Some(upper) = ordinal {
-                out.push_str(ordinal_of(&shown, upper));
-            }
-        }
+        "FF1" => pattern.fraction(fields.micros, 1, out),
+        "FF2" => pattern.fraction(fields.micros, 2, out),
+        "FF3" | "MS" => pattern.fraction(fields.micros, 3, out),
+        "FF4" => pattern.fraction(fields.micros, 4, out),
+        "FF5" => pattern.fraction(fields.micros, 5, out),
+        "FF6" | "US" => pattern.fraction(fields.micros, 6, out),
         "SSSS" | "SSSSS" => number((fields.hour * 60 + fields.minute) * 60 + fields.second, 1, out),
         "TZ" => {
             days()?;
-            word(&fields.abbreviation.clone(), 0, out);
+            word(&fields.abbreviation, 0, out);
         }
         "TZH" => {
             days()?;
-            out.push(if fields.offset < 0 { '-' } else { '+' });
+            out.push(sign_of(fields.offset));
             out.push_str(&format!("{:02}", fields.offset.abs() / 3600));
         }
         "TZM" => {
@@ -238,12 +276,7 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
         }
         "OF" => {
             days()?;
-            out.push(if fields.offset < 0 { '-' } else { '+' });
-            let hours = fields.offset.abs() / 3600;
-            out.push_str(&if fill { format!("{hours:02}") } else { hours.to_string() });
-            if fields.offset % 3600 != 0 {
-                out.push_str(&format!(":{:02}", fields.offset.abs() % 3600 / 60));
-            }
+            pattern.offset(fields.offset, out);
         }
         "MONTH" => days().map(|_| word(MONTHS[(fields.month - 1) as usize], 9, out))?,
         "MON" => days().map(|_| word(&MONTHS[(fields.month - 1) as usize][..3], 0, out))?,
@@ -264,13 +297,7 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
         "Q" if fields.month != 0 => number((fields.month - 1) / 3 + 1, 1, out),
         "Q" => {}
         "CC" => number(if fields.days.is_some() { (fields.year - 1) / 100 + 1 } else { fields.year / 100 }, 2, out),
-        "Y,YYY" => {
-            let shown = format!("{},{:03}", fields.year / 1000, fields.year % 1000);
-            out.push_str(&shown);
-            if let Some(upper) = ordinal {
-                out.push_str(ordinal_of(&shown, upper));
-            }
-        }
+        "Y,YYY" => pattern.digits(&format!("{},{:03}", fields.year / 1000, fields.year % 1000), out),
         "YYYY" => number(fields.year, 4, out),
         "YYY" => number(fields.year % 1000, 3, out),
         "YY" => number(fields.year % 100, 2, out),
@@ -282,7 +309,9 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
         "RM" if fields.days.is_some() => word(ROMAN[(fields.month - 1) as usize], 4, out),
         "J" if fields.days.is_some() => number(days()? + 2_440_588, 1, out),
         "FX" => {}
-        _ => return Err(Error::unsupported(format!("the pattern {pattern} of to_char is not supported here"))),
+        _ => {
+            return Err(Error::unsupported(format!("the pattern {} of to_char is not supported here", pattern.written)));
+        }
     }
     Ok(())
 }
