@@ -14,6 +14,21 @@ use super::sink::Sink;
 use super::{Connection, FLUSH_BYTES, Failure, attended};
 use crate::session::{Column, Executed, SqlSession};
 
+/// The Sync message.
+const SYNC: &[u8] = &[b'S', 0, 0, 0, 4];
+
+/// When the portal of an Execute message is executed.
+pub(super) enum Due {
+    /// What follows the message decides, and has not arrived. The message is still in the inbox.
+    Undecided,
+    /// With the statements that are ahead of their answers, and after them. The message has been consumed.
+    Later,
+    /// After these have been answered. The message is still in the inbox, and is handled once more then.
+    AfterAnswers,
+    /// At once. The message has been consumed.
+    Now,
+}
+
 /// Whether a message can be taken while statements are ahead of their answers: so many bytes wait to be told behind these, and there is a
 /// portal without a name that is not one of them, or none.
 pub(super) fn stays_ahead(message: &Frontend<'_>, told_bytes: usize, has_portal: bool) -> bool {
@@ -71,6 +86,33 @@ pub(super) fn row_description(out: &mut Vec<u8>, columns: &[Column], formats: &[
 }
 
 impl Connection {
+    /// Decides about an Execute message of `used` bytes in the inbox, for the portal whose name is in `self.portal`.
+    pub(super) fn due(&mut self, session: &mut SqlSession, max_rows: i32, used: usize) -> Due {
+        // Whether Sync comes next must not depend on how the client's bytes were cut into packets.
+        let next = &self.inbox.unread()[used..];
+        let may_be_sync = next.len() < SYNC.len() && SYNC.starts_with(next);
+        if may_be_sync && !self.mid_transaction && session.may_stand_alone(&self.portal) {
+            return Due::Undecided;
+        }
+        // Nothing but another Bind is a sign that the answer can wait, unless answers wait already.
+        let may_wait = self.portal.is_empty() && max_rows <= 0 && (session.is_ahead() || next.starts_with(b"B"));
+        if may_wait && session.queue_ahead(&self.told) {
+            self.told.clear();
+            self.inbox.consume(used);
+            self.mid_transaction = true;
+            self.statements += 1;
+            return Due::Later;
+        }
+        if session.is_ahead() {
+            return Due::AfterAnswers;
+        }
+        self.inbox.consume(used);
+        // One statement and then Sync is a transaction of its own, which the session can shorten.
+        session.set_alone(!self.mid_transaction && self.inbox.unread().starts_with(SYNC));
+        self.mid_transaction = true;
+        Due::Now
+    }
+
     /// Executes the portal whose name is in `self.portal`.
     pub(super) async fn execute(&mut self, session: &mut SqlSession, max_rows: i32) -> Result<(), Failure> {
         self.statements += 1;

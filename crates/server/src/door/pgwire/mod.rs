@@ -25,6 +25,7 @@ use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use self::extended::Due;
 use self::sink::Sink;
 use super::idle::IdleTimer;
 use super::seats::Seat;
@@ -41,9 +42,6 @@ const FLUSH_BYTES: usize = 64 * 1024;
 /// What a client that is being closed may still send into the void, so that the close does not tear up our last
 /// message on its way.
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// The Sync message.
-const SYNC: &[u8] = &[b'S', 0, 0, 0, 4];
 
 static STATEMENT: Name = Name::new("statement");
 
@@ -118,7 +116,7 @@ struct Connection {
     rows: u64,
     /// What the client is told behind the statements that are ahead of their answers.
     told: Vec<u8>,
-    /// The portal that is being executed and the formats of a Bind: kept for their memory.
+    /// The portal of the last Execute and the formats of a Bind: kept for their memory.
     portal: String,
     formats: Vec<ValueFormat>,
 }
@@ -242,32 +240,17 @@ impl Connection {
                 Ok(())
             }
             Frontend::Execute { portal, max_rows } => {
-                // Whether Sync comes next must not depend on how the client's bytes were cut into packets.
-                let next = &self.inbox.unread()[used..];
-                let may_be_sync = next.len() < SYNC.len() && SYNC.starts_with(next);
-                if may_be_sync && !self.mid_transaction && session.may_stand_alone(portal) {
-                    return Ok(false);
-                }
-                // Nothing but another Bind is a sign that the answer can wait, unless answers wait already.
-                let may_wait = portal.is_empty() && max_rows <= 0 && (session.is_ahead() || next.starts_with(b"B"));
-                if may_wait && session.queue_ahead(&self.told) {
-                    self.told.clear();
-                    self.inbox.consume(used);
-                    self.mid_transaction = true;
-                    self.statements += 1;
-                    return Ok(true);
-                }
-                if session.is_ahead() {
-                    return self.answer_ahead(session).await.map(|()| true);
-                }
                 self.portal.clear();
                 self.portal.push_str(portal);
-                self.inbox.consume(used);
-                // One statement and then Sync is a transaction of its own, which the session can shorten.
-                session.set_alone(!self.mid_transaction && self.inbox.unread().starts_with(SYNC));
-                self.mid_transaction = true;
-                let executed = self.execute(session, max_rows).await;
-                return self.settle(session, executed).map(|()| true);
+                match self.due(session, max_rows, used) {
+                    Due::Undecided => return Ok(false),
+                    Due::Later => return Ok(true),
+                    Due::AfterAnswers => return self.answer_ahead(session).await.map(|()| true),
+                    Due::Now => {
+                        let executed = self.execute(session, max_rows).await;
+                        return self.settle(session, executed).map(|()| true);
+                    }
+                }
             }
             Frontend::Sync => {
                 self.inbox.consume(used);
