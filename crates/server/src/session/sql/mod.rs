@@ -6,6 +6,7 @@
 mod block;
 mod calls;
 mod carried;
+mod commands;
 mod copy;
 mod cursor;
 mod ddl;

@@ -1,8 +1,9 @@
-//! Executes a portal: one way for each kind of statement.
+//! Executes a portal: one way for each kind of statement. Commands about the session itself are in `commands`.
 
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
+use ashlar_query::CatalogState;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
@@ -10,18 +11,14 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
-use ashlar_query::{CatalogState, sequences};
 use ashlar_store::{ReadView, Way};
 use tokio::sync::mpsc;
 
 use super::block::aborted;
 use super::carried::Carried;
-use super::cursor::Given;
 use super::portal::{Portal, Progress, Tag};
-use super::prepared::SmallPrepared;
 use super::rows::RowSource;
 use super::{Block, Executed, RowSink, SqlSession};
-use crate::session::channels::Wish;
 
 /// How often a statement outside of a block is tried again after a conflict, before the client is told.
 const CONFLICT_RETRIES_MAX: u32 = 20;
@@ -280,7 +277,7 @@ impl SqlSession {
         Ok(Executed::Complete(tag.after(sent)))
     }
 
-    async fn send_values<S: RowSink>(
+    pub(super) async fn send_values<S: RowSink>(
         &mut self,
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
@@ -519,189 +516,6 @@ impl SqlSession {
             })
             .await?;
         Ok((carried.take().ok_or_else(lost)?, outcome))
-    }
-
-    async fn run_command<S: RowSink>(
-        &mut self,
-        portal: &mut Portal,
-        command: &SessionCommand,
-        rows_max: usize,
-        sink: &mut S,
-    ) -> Result<Executed> {
-        let done = |tag: &str| Ok(Executed::Complete(tag.into()));
-        match command {
-            SessionCommand::Begin(modes) => self.begin(*modes),
-            SessionCommand::Start(modes) => {
-                self.begin(*modes)?;
-                done("START TRANSACTION")
-            }
-            SessionCommand::Commit => self.commit_block().await,
-            SessionCommand::Rollback => Ok(self.rollback_block()),
-            SessionCommand::Chain { commits } => self.end_and_chain(*commits).await,
-            SessionCommand::Savepoint(name) => {
-                let executed = self.savepoint(name.clone())?;
-                self.tell_remote("SAVEPOINT", name).await.map(|()| executed)
-            }
-            SessionCommand::Release(name) => {
-                let executed = self.release(name)?;
-                self.tell_remote("RELEASE SAVEPOINT", name).await.map(|()| executed)
-            }
-            SessionCommand::RollbackTo(name) => {
-                let executed = self.rollback_to(name)?;
-                self.tell_remote("ROLLBACK TO SAVEPOINT", name).await.map(|()| executed)
-            }
-            SessionCommand::SetTransaction(modes) => self.set_transaction(*modes),
-            SessionCommand::SetCharacteristics(modes) => {
-                self.settings.set_characteristics(*modes)?;
-                done("SET")
-            }
-            SessionCommand::Set { name, value, local } => {
-                if *local && !self.is_in_block() {
-                    self.warn(ErrorCode::NoActiveTransaction, "SET LOCAL can only be used in transaction blocks");
-                }
-                self.set(name, value.as_deref(), *local)?;
-                done("SET")
-            }
-            SessionCommand::Reset(name) => {
-                self.set(name, None, false)?;
-                done("RESET")
-            }
-            SessionCommand::ResetAll => {
-                self.settings.reset_all()?;
-                done("RESET")
-            }
-            SessionCommand::Show(name) => {
-                let row = vec![Value::Text(self.show(name)?.into())];
-                self.send_own_rows(portal, vec![row], Tag::Plain("SHOW"), rows_max, sink).await
-            }
-            SessionCommand::ShowAll => {
-                let rows = self.show_all();
-                self.send_own_rows(portal, rows, Tag::Plain("SHOW"), rows_max, sink).await
-            }
-            SessionCommand::Configure(items) => {
-                let row = self.configure(items, &portal.parameters)?;
-                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
-            }
-            SessionCommand::SetNumber { sequence, value, is_called } => {
-                self.refuse_write(true, &Kind::Empty)?;
-                sequences::set_number(&self.catalog(), sequence, *value, *is_called, &self.identity.numbers)?;
-                let row = vec![Value::Int8(*value)];
-                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
-            }
-            SessionCommand::Call(items) => {
-                let row = Box::pin(self.call(items, &portal.parameters)).await?;
-                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
-            }
-            SessionCommand::Nothing(tag) => done(tag),
-            SessionCommand::Listen(channel) => {
-                self.wish(Wish::Listen(channel.clone()))?;
-                done("LISTEN")
-            }
-            SessionCommand::Unlisten(channel) => {
-                self.wish(Wish::Unlisten(channel.clone()))?;
-                done("UNLISTEN")
-            }
-            SessionCommand::Notify { channel, payload } => {
-                let wish = self.notification(channel, payload);
-                self.wish(wish)?;
-                done("NOTIFY")
-            }
-            SessionCommand::DiscardAll => {
-                self.discard_all()?;
-                done("DISCARD ALL")
-            }
-            SessionCommand::Prepare { name, types, text } => {
-                self.prepare_now(name, text, types.iter().copied()).await?;
-                done("PREPARE")
-            }
-            SessionCommand::Execute { name, arguments } => {
-                self.run_prepared(portal, name, arguments, rows_max, sink).await
-            }
-            SessionCommand::Deallocate(None) => {
-                self.prepared.retain(|name, _| name.is_empty());
-                self.small_prepared = SmallPrepared::default();
-                done("DEALLOCATE ALL")
-            }
-            SessionCommand::Deallocate(Some(name)) => match self.prepared.remove(name) {
-                Some(_) => done("DEALLOCATE"),
-                None => Err(super::no_statement(name)),
-            },
-            SessionCommand::Declare { name, text, hold } => {
-                let given = Given::of(portal);
-                self.declare(name, text, *hold, given).await
-            }
-            SessionCommand::Fetch { name, count, is_move } => self.fetch(portal, name, *count, *is_move, sink).await,
-            SessionCommand::Close(None) => {
-                self.portals.retain(|portal| !portal.is_cursor);
-                done("CLOSE CURSOR ALL")
-            }
-            SessionCommand::Close(Some(name)) => match self.portals.remove(name) {
-                Some(_) => done("CLOSE CURSOR"),
-                None => Err(super::cursor::no_cursor(name)),
-            },
-            SessionCommand::Analyze(targets) => {
-                self.analyze(targets).await?;
-                done("ANALYZE")
-            }
-            SessionCommand::Vacuum(analyzed) => {
-                self.refuse_block("VACUUM")?;
-                let store = Arc::clone(self.shared.engine.store());
-                self.beside_pool(move || store.compact()).await?;
-                if let Some(targets) = analyzed {
-                    self.analyze(targets).await?;
-                }
-                done("VACUUM")
-            }
-        }
-    }
-
-    /// 25001 in a transaction block.
-    fn refuse_block(&self, what: &str) -> Result<()> {
-        if self.is_in_block() {
-            let message = format!("{what} cannot run inside a transaction block");
-            return Err(Error::new(ErrorCode::ActiveTransaction, message));
-        }
-        Ok(())
-    }
-
-    fn discard_all(&mut self) -> Result<()> {
-        self.refuse_block("DISCARD ALL")?;
-        self.prepared.clear();
-        self.small_prepared = SmallPrepared::default();
-        self.portals.clear();
-        self.settings.reset_all()?;
-        self.keep = None;
-        self.identity.numbers.forget();
-        self.advisory.unlock_all(&self.shared.advisory);
-        self.listen_to_nothing();
-        Ok(())
-    }
-
-    /// Gathers statistics of tables, on the query pool.
-    async fn analyze(&mut self, targets: &[ashlar_query::analyze::Target]) -> Result<()> {
-        let (engine, catalog, targets) = (self.engine()?, self.catalog(), targets.to_vec());
-        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
-        let done = engine.on_pool(async move {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => Err(cancel.error()),
-                done = ashlar_query::analyze::run(&pool, &catalog, &targets) => done,
-            }
-        });
-        done.await?
-    }
-
-    /// Rows of a command, for as many Executes as the client takes.
-    async fn send_own_rows<S: RowSink>(
-        &mut self,
-        portal: &mut Portal,
-        rows: Vec<Vec<Value>>,
-        tag: Tag,
-        rows_max: usize,
-        sink: &mut S,
-    ) -> Result<Executed> {
-        let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
-        self.send_values(portal, &statement, RowSource::values(rows), tag, rows_max, sink).await
     }
 }
 
