@@ -138,64 +138,20 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let mut targets = parse_targets(&options.targets)?;
     let harnesses = if options.harness { harnesses(&targets, kind, &options.sizes) } else { Vec::new() };
     targets.extend(harnesses.iter().cloned());
-    let queries = match workload.steps() {
-        Some(steps) => {
-            if !options.queries.is_empty() {
-                bail!("{} has steps, all of which are done; it has no --queries", kind.name);
-            }
-            let names: Vec<String> = steps.names().iter().map(|name| (*name).to_owned()).collect();
-            queries(kind.name, &names, options)?
-        }
-        None => queries(kind.name, &workload.queries(), options)?,
-    };
+    let queries = queries_or_steps(workload.as_ref(), kind, options)?;
     if options.rate.is_some() && targets.iter().any(|target| target.foreign().is_some()) {
         bail!("redis-benchmark and pgbench send as fast as they can; they have no --rate");
     }
-    let threads = match (&options.threads[..], &queries[..]) {
-        (given @ [_, ..], []) => given.to_vec(),
-        ([], []) => vec![THREADS],
-        (_, [_, ..]) => vec![1],
-    };
     let machine = Machine::here();
     let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
     let server_cores = cores.pin_this_process()?;
     wake_punctually();
     interrupt::watch()?;
 
-    let started_at = moment::utc(ashlar_base::clock::wall_micros());
-    let record = Run {
-        schema_version: SCHEMA_VERSION,
-        lab_version: env!("CARGO_PKG_VERSION").to_owned(),
-        lab_build: build_of_the_lab(),
-        lab_debug_assertions: cfg!(debug_assertions),
-        started_at: started_at.clone(),
-        state: RunState::Partial,
-        reason: Some("the lab was ended before the run".to_owned()),
-        commit: Commit::here(),
-        machine,
-        workload: record::Workload {
-            name: kind.name.to_owned(),
-            question: kind.question.to_owned(),
-            parameters: workload.parameters(),
-        },
-        load: Load {
-            mode: if options.rate.is_some() { Mode::Open } else { Mode::Closed },
-            threads,
-            rate_per_second: options.rate,
-            warm_up_seconds: options.warm_up,
-            measured_seconds: options.seconds,
-            repetitions: options.repeat,
-            server_cores: cores.server.clone(),
-            client_cores: cores.client.clone(),
-            profiles: options.profiles.iter().map(profile::Kind::to_string).collect(),
-            queries,
-        },
-        seed: options.seed,
-        targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
-        measurements: Vec::new(),
-    };
+    let load = load_of(options, queries, &cores);
+    let record = new_record(options, kind, workload.as_ref(), load, machine, &targets);
     let path = options.out.clone().unwrap_or_else(|| {
-        PathBuf::from("target/lab").join(format!("{}-{}", started_at.replace([':', 'Z'], ""), kind.name))
+        PathBuf::from("target/lab").join(format!("{}-{}", record.started_at.replace([':', 'Z'], ""), kind.name))
     });
     // Found out before a folder is made: a name that was mistyped leaves nothing behind.
     let presence = |target: &Target| {
@@ -204,12 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     };
     let presence: Vec<_> = targets.iter().map(presence).collect();
     let named = targets.len() - harnesses.len();
-    if presence[..named].iter().all(Result::is_err) {
-        let reasons = targets[..named].iter().zip(&presence).map(|(target, presence)| {
-            format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
-        });
-        return Err(NobodyHere(reasons.collect::<Vec<_>>().join("\n")).into());
-    }
+    refuse_all_absent(&targets[..named], &presence[..named])?;
     let folder = Folder::create(&path)?;
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
     let windows = Windows { warm_up: options.warm_up, measured: options.seconds };
@@ -225,21 +176,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         plant: options.plant,
         unparsed: false,
     };
-    let mut present = Vec::new();
-    for (place, (target, presence)) in targets.iter().zip(presence).enumerate() {
-        match presence {
-            Err(reason) => {
-                session.show.note(&format!("{target} is absent: {reason}"));
-                session.record.targets[place] = absent(target, &reason);
-            }
-            Ok(program) => {
-                if let Some(changed) = moment::of_file(&program) {
-                    session.show.note(&format!("{target} is {} of {changed}", program.display()));
-                }
-                present.push((place, target));
-            }
-        }
-    }
+    let present = session.note_presence(&targets, presence);
     for harness in &harnesses {
         session
             .show
@@ -253,6 +190,80 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         bail!("no target could be measured; {} says why", path.join("run.json").display());
     }
     session.end()
+}
+
+/// The names of what is measured one after the other: all of a workload's steps, or those of its queries that are asked for; none, where
+/// it has neither.
+fn queries_or_steps(workload: &dyn Workload, kind: &Kind, options: &Options) -> Result<Vec<String>> {
+    let Some(steps) = workload.steps() else { return queries(kind.name, &workload.queries(), options) };
+    if !options.queries.is_empty() {
+        bail!("{} has steps, all of which are done; it has no --queries", kind.name);
+    }
+    let names: Vec<String> = steps.names().iter().map(|name| (*name).to_owned()).collect();
+    queries(kind.name, &names, options)
+}
+
+/// The load as the record says it. Queries are asked by one thread, one after the other.
+fn load_of(options: &Options, queries: Vec<String>, cores: &Cores) -> Load {
+    let threads = match (&options.threads[..], &queries[..]) {
+        (given @ [_, ..], []) => given.to_vec(),
+        ([], []) => vec![THREADS],
+        (_, [_, ..]) => vec![1],
+    };
+    Load {
+        mode: if options.rate.is_some() { Mode::Open } else { Mode::Closed },
+        threads,
+        rate_per_second: options.rate,
+        warm_up_seconds: options.warm_up,
+        measured_seconds: options.seconds,
+        repetitions: options.repeat,
+        server_cores: cores.server.clone(),
+        client_cores: cores.client.clone(),
+        profiles: options.profiles.iter().map(profile::Kind::to_string).collect(),
+        queries,
+    }
+}
+
+/// The record of a run that begins now, before anything is measured.
+fn new_record(
+    options: &Options,
+    kind: &Kind,
+    workload: &dyn Workload,
+    load: Load,
+    machine: Machine,
+    targets: &[Target],
+) -> Run {
+    Run {
+        schema_version: SCHEMA_VERSION,
+        lab_version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab_build: build_of_the_lab(),
+        lab_debug_assertions: cfg!(debug_assertions),
+        started_at: moment::utc(ashlar_base::clock::wall_micros()),
+        state: RunState::Partial,
+        reason: Some("the lab was ended before the run".to_owned()),
+        commit: Commit::here(),
+        machine,
+        workload: record::Workload {
+            name: kind.name.to_owned(),
+            question: kind.question.to_owned(),
+            parameters: workload.parameters(),
+        },
+        load,
+        seed: options.seed,
+        targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
+        measurements: Vec::new(),
+    }
+}
+
+/// [`NobodyHere`], with the reasons, where none of these targets is present.
+fn refuse_all_absent(targets: &[Target], presence: &[Result<PathBuf, String>]) -> Result<()> {
+    if !presence.iter().all(Result::is_err) {
+        return Ok(());
+    }
+    let reasons = targets.iter().zip(presence).map(|(target, presence)| {
+        format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
+    });
+    Err(NobodyHere(reasons.collect::<Vec<_>>().join("\n")).into())
 }
 
 /// Forwards in odd repetitions, backwards in even ones: what comes after another, and finds the machine as that has left it, comes
@@ -328,6 +339,30 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
 }
 
 impl Session {
+    /// Tells and records which targets are absent, and of which build the others are; returns these with their positions in the record.
+    fn note_presence<'t>(
+        &mut self,
+        targets: &'t [Target],
+        presence: Vec<Result<PathBuf, String>>,
+    ) -> Vec<(usize, &'t Target)> {
+        let mut present = Vec::new();
+        for (position, (target, presence)) in targets.iter().zip(presence).enumerate() {
+            match presence {
+                Err(reason) => {
+                    self.show.note(&format!("{target} is absent: {reason}"));
+                    self.record.targets[position] = absent(target, &reason);
+                }
+                Ok(program) => {
+                    if let Some(changed) = moment::of_file(&program) {
+                        self.show.note(&format!("{target} is {} of {changed}", program.display()));
+                    }
+                    present.push((position, target));
+                }
+            }
+        }
+        present
+    }
+
     /// Starts a target and puts the data into it.
     fn begin(&mut self, target: &Target, position: usize, kind: &Kind, start: &Start<'_>) -> Result<Live> {
         let running = target.start(kind.door, start)?;
