@@ -67,18 +67,9 @@ impl One<'_> {
         let (mut beside, mut of_others) = (None, None);
         let sample = match callers {
             Callers::Threads(callers, None) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
-            Callers::Threads(callers, Some(mut other)) => {
-                let over = AtomicBool::new(false);
-                let (sample, seen) = std::thread::scope(|scope| {
-                    let (clock, over) = (&clock, &over);
-                    let asking = scope.spawn(move || ask_beside(clock, other.as_mut(), over));
-                    let sample = measure(clock, pace, windows, callers, stop, &mut watch);
-                    over.store(true, Ordering::Relaxed);
-                    match asking.join() {
-                        Ok(seen) => (sample, seen),
-                        Err(panic) => std::panic::resume_unwind(panic),
-                    }
-                });
+            Callers::Threads(callers, Some(other)) => {
+                let load = || measure(&clock, pace, windows, callers, stop, &mut watch);
+                let (sample, seen) = with_another(&clock, other, load);
                 let mut sample = sample?;
                 of_others = Some((seen.calls.name, seen.calls.latencies.clone()));
                 beside = Some(account(seen, &mut sample));
@@ -115,24 +106,24 @@ impl One<'_> {
         bar.end();
         let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
         one.beside = beside;
-        let server_cpu = parts.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
-        one.server_cpu_seconds = server_cpu;
-        if parts.len() > 1 {
-            let part = |(name, seconds): &(&str, f64)| ServerPart { name: (*name).to_owned(), cpu_seconds: *seconds };
-            one.server_parts = parts.iter().map(part).collect();
-        }
-        one.client_cpu_seconds = client.used;
-        one.other_cpu_seconds = match (machine.used, server_cpu, client.used) {
-            // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
-            (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
-            _ => None,
-        };
+        note_cpu(&mut one, &parts, client.used, machine.used);
         one.server_memory_peak_bytes = usage.as_ref().and_then(Usage::peak_bytes);
         let least = [self.target.loaded_bytes, resident].into_iter().flatten().min();
         one.server_memory_loaded_bytes = self.case.query.as_ref().and(least);
-        let name = file_name(&one);
         let metrics_after = self.metrics();
         (one.metrics_before, one.metrics_after) = self.saved(&one, metrics_before, metrics_after)?;
+        self.save_profiles(&mut one, profiling)?;
+        one.server_live_bytes = self.live_bytes();
+        session.show.measured(&one);
+        let mut kinds: Vec<(&str, Latencies)> =
+            sample.kinds.into_iter().map(|kind| (kind.name, kind.latencies)).collect();
+        kinds.extend(of_others);
+        Ok((one, InParts { seconds: sample.latencies, kinds }))
+    }
+
+    /// Puts profiles into the folder, and their names into the measurement. One that is missing is no reason to lose the figures.
+    fn save_profiles(&self, one: &mut Measurement, profiling: Profiling) -> Result<()> {
+        let (session, name) = (self.session, file_name(one));
         for taken in profiling.taken(one.state == MeasurementState::Complete) {
             match taken {
                 Ok(taken) => {
@@ -143,12 +134,7 @@ impl One<'_> {
                 Err(error) => session.show.note(&format!("{name} was not profiled: {error:#}")),
             }
         }
-        one.server_live_bytes = self.live_bytes();
-        session.show.measured(&one);
-        let mut kinds: Vec<(&str, Latencies)> =
-            sample.kinds.into_iter().map(|kind| (kind.name, kind.latencies)).collect();
-        kinds.extend(of_others);
-        Ok((one, InParts { seconds: sample.latencies, kinds }))
+        Ok(())
     }
 
     fn callers(&mut self) -> Result<Callers> {
@@ -221,6 +207,40 @@ enum Callers {
     Java(Client),
     /// A program of others does.
     Foreign(foreign::Load),
+}
+
+/// Runs a load while a caller on a thread of its own asks beside it, until the load has ended.
+fn with_another(
+    clock: &RealClock,
+    mut other: Box<dyn Caller>,
+    load: impl FnOnce() -> Result<Sample>,
+) -> (Result<Sample>, Beside) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        let asking = scope.spawn(move || ask_beside(clock, other.as_mut(), over));
+        let sample = load();
+        over.store(true, Ordering::Relaxed);
+        match asking.join() {
+            Ok(seen) => (sample, seen),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// CPU seconds of the server, which is several processes or one, of the client, and of all others on the machine.
+fn note_cpu(one: &mut Measurement, server: &[(&'static str, f64)], client: Option<f64>, machine: Option<f64>) {
+    one.server_cpu_seconds = server.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
+    if server.len() > 1 {
+        let part = |(name, seconds): &(&str, f64)| ServerPart { name: (*name).to_owned(), cpu_seconds: *seconds };
+        one.server_parts = server.iter().map(part).collect();
+    }
+    one.client_cpu_seconds = client;
+    one.other_cpu_seconds = match (machine, one.server_cpu_seconds, client) {
+        // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
+        (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
+        _ => None,
+    };
 }
 
 /// What was asked beside the callers; what was wrong with it is wrong with the measurement.
