@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
+use crate::key_parts::Clash;
 use crate::locks::{Attention, LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::partition::{Partition, Prepared, Since, Stamp};
-use crate::places::Clash;
 use crate::region::{Common, Guard, Region, changed};
 use crate::rows::Spares;
 use crate::writeset::{Load, Staged, WriteSet, own};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema};
 
 use crate::key;
+use crate::key_parts::Clash;
 use crate::key_transaction::PendingEntry;
 use crate::locks::{Forbidden, LockRequest, Strength, stopped};
 use crate::mutation::{Applied, Mutation};
 use crate::partition::{Change, Located, Refused, Stamp};
-use crate::places::Clash;
 use crate::region::{Guard, Region};
 use crate::row::RowRef;
 use crate::shape::Shape;

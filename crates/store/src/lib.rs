@@ -23,6 +23,7 @@ mod index;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod key;
+mod key_parts;
 mod key_transaction;
 mod life;
 mod locks;
@@ -32,7 +33,6 @@ mod mutation;
 mod order;
 mod ordered;
 mod partition;
-mod places;
 mod reader;
 mod region;
 mod row;

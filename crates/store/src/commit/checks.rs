@@ -8,9 +8,9 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
 
 use super::{Failed, Held, Locked, read_key};
+use crate::key_parts::{Clash, KeyParts, taken_error};
 use crate::memory::Charge;
 use crate::partition::Examined;
-use crate::places::{Clash, Places, taken_error};
 use crate::taken::{Claim, Claimed, claim};
 use crate::writeset::{Load, Staged};
 
@@ -115,10 +115,10 @@ pub(super) fn clash(staged: &Staged, loads: &[Load], index: TableId, row: Writte
     };
     let indexes = staged.region().every_index();
     let clash = indexes.iter().find(|known| known.id == index).and_then(|definition| {
-        let (places, row) = (Places::of(definition, shape)?, row?);
-        let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
-        let values = places.values(&computed, |ordinal| row.get(ordinal));
-        let shown = places.shown(&computed, |ordinal| row.get(ordinal));
+        let (key_parts, row) = (KeyParts::of(definition, shape)?, row?);
+        let computed = key_parts.compute(definition, |ordinal| row.get(ordinal)).ok()??;
+        let values = key_parts.values(&computed, |ordinal| row.get(ordinal));
+        let shown = key_parts.shown(&computed, |ordinal| row.get(ordinal));
         let error = if staged.yields() { staged.conflict() } else { taken_error(definition, shape, shown) };
         let values = values.map(|value| value.to_value()).collect();
         Some(Clash { index: Arc::clone(definition), values, is_own, error })

@@ -12,9 +12,9 @@ use ashlar_base::{Datum, Error, Result, TableId, Value};
 use super::Partition;
 use super::computed::bytes_of;
 use super::indexes::Index;
+use crate::key_parts::{Clash, may_repeat, taken_error};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::places::{Clash, may_repeat, taken_error};
 use crate::shape::Shape;
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
 
@@ -156,9 +156,9 @@ impl Partition {
                 None => Some(nothing),
                 Some(_) => computed.next().and_then(|values| values.as_deref()),
             };
-            let (Some(taken), Some(places)) = (&index.taken, &index.places) else { continue };
+            let (Some(taken), Some(key_parts)) = (&index.taken, &index.key_parts) else { continue };
             let wanted = values.and_then(|computed| {
-                let values = places.values(computed, |ordinal| value(ordinal));
+                let values = key_parts.values(computed, |ordinal| value(ordinal));
                 (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
             });
             let given = old.and_then(|old| self.taken_by(index, taken, old));
@@ -184,8 +184,8 @@ impl Partition {
     fn prepare<'d>(&self, value: &impl Fn(usize) -> Datum<'d>) -> Result<Prepared> {
         let mut values = Vec::new();
         for index in self.indexes.iter().filter(|index| index.definition.rows.is_some()) {
-            values.push(match &index.places {
-                Some(places) => places.compute(&index.definition, value)?,
+            values.push(match &index.key_parts {
+                Some(key_parts) => key_parts.compute(&index.definition, value)?,
                 None => None,
             });
         }
@@ -250,11 +250,11 @@ impl Partition {
             Some(_) => prepared.values.get(computed).and_then(|values| values.as_deref()).unwrap_or_default(),
             None => &[],
         };
-        let Some(places) = &index.places else {
+        let Some(key_parts) = &index.key_parts else {
             return Error::internal("an index without its columns has no values").into();
         };
-        let values = places.values(computed, |ordinal| value(ordinal));
-        let shown = places.shown(computed, |ordinal| value(ordinal));
+        let values = key_parts.values(computed, |ordinal| value(ordinal));
+        let shown = key_parts.shown(computed, |ordinal| value(ordinal));
         let error = taken_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
@@ -262,10 +262,10 @@ impl Partition {
 
     #[cfg(test)]
     pub(super) fn check_computed(&self, index: &Index) {
-        let (Some(places), Some(computed)) = (&index.places, &index.computed) else { return };
+        let (Some(key_parts), Some(computed)) = (&index.key_parts, &index.computed) else { return };
         for row in self.rows.indexed().filter(|&row| !index.awaits(&self.rows, row)) {
             let stored = self.row(row);
-            let expected = places.compute(&index.definition, |ordinal| stored.get(ordinal)).unwrap();
+            let expected = key_parts.compute(&index.definition, |ordinal| stored.get(ordinal)).unwrap();
             assert_eq!(computed.values(self.rows.entry_of(row)), expected.as_deref(), "what is computed stays so");
         }
     }

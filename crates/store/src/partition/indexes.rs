@@ -16,10 +16,10 @@ use super::Partition;
 use super::computed::Computed;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
+use crate::key_parts::{KeyPart, KeyParts};
 use crate::life::EXPIRES_AT;
 use crate::order::{compare, is_identical, prefix};
 use crate::ordered::{Entry, OrderedRows, Reached};
-use crate::places::{Place, Places};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::Need;
@@ -41,7 +41,7 @@ pub(super) struct Index {
     pub(super) definition: Arc<IndexDef>,
     /// Where its values are in the shape of now; `None` where a column is not there: the index goes, unless the shape
     /// is taken back before any row comes.
-    pub(super) places: Option<Places>,
+    pub(super) key_parts: Option<KeyParts>,
     entries: OrderedRows,
     /// Of an index with expressions or a predicate: the rows that it has, and the values of the expressions.
     pub(super) computed: Option<Computed>,
@@ -83,29 +83,29 @@ pub struct Probe {
 pub(super) struct Reader<'p> {
     shape: &'p Shape,
     rows: &'p Rows,
-    places: &'p Places,
+    key_parts: &'p KeyParts,
     computed: Option<&'p Computed>,
 }
 
 impl<'p> Reader<'p> {
     /// A value of the row that an entry names.
     pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
-        match self.places.keys[position] {
-            Place::Column(ordinal) => {
+        match self.key_parts.keys[position] {
+            KeyPart::Column(ordinal) => {
                 let (slot, offset) = split(self.rows.present(entry));
                 self.shape.datum(self.rows.segment(slot), offset, ordinal)
             }
-            Place::Computed(expression) => self.computed.map_or(Datum::Null, |values| values.get(entry, expression)),
+            KeyPart::Computed(expression) => self.computed.map_or(Datum::Null, |values| values.get(entry, expression)),
         }
     }
 
     pub(super) fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
-        (0..self.places.keys.len()).map(move |position| self.value(entry, position))
+        (0..self.key_parts.keys.len()).map(move |position| self.value(entry, position))
     }
 
     /// Whether there are values at a position.
     pub(super) fn has_position(self, position: usize) -> bool {
-        position < self.places.keys.len()
+        position < self.key_parts.keys.len()
     }
 
     /// The order of the values of two rows.
@@ -130,7 +130,7 @@ impl<'p> Reader<'p> {
 
     /// Tells a directory that the values of an entry are in a partition.
     fn tell(self, kind: IndexKind, entry: u32, partition: PartitionId, directory: &Directory) {
-        for length in hashed_lengths(kind, self.places.keys.len()) {
+        for length in hashed_lengths(kind, self.key_parts.keys.len()) {
             directory.add(self.rows.hash(self.values(entry).take(length)), partition);
         }
     }
@@ -152,7 +152,7 @@ impl Index {
     fn new(definition: &Arc<IndexDef>, shape: &Shape, rows: &Rows, shared: Shared) -> Self {
         Self {
             definition: Arc::clone(definition),
-            places: Places::of(definition, shape),
+            key_parts: KeyParts::of(definition, shape),
             entries: OrderedRows::new(rows.account()),
             computed: definition.rows.as_ref().map(|_| Computed::new(rows.account())),
             taken: shared.taken,
@@ -165,7 +165,7 @@ impl Index {
     }
 
     pub(super) fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Option<Reader<'p>> {
-        Some(Reader { shape, rows, places: self.places.as_ref()?, computed: self.computed.as_ref() })
+        Some(Reader { shape, rows, key_parts: self.key_parts.as_ref()?, computed: self.computed.as_ref() })
     }
 
     /// Whether it has a row, given by the id that entries have.
@@ -198,8 +198,10 @@ impl Index {
             }
             return;
         }
-        let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
-        let reader = Reader { shape, rows, places, computed: computed.as_ref() };
+        let Self { definition, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self else {
+            return;
+        };
+        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
         let new = reader.entry(definition.kind, row);
         entries.insert(new, |entry| reader.is_before(entry, new.row));
         *told += 1;
@@ -210,9 +212,11 @@ impl Index {
 
     /// Adds many rows, of which it knows what it has computed.
     fn add_all(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, added: &[u32]) {
-        let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
+        let Self { definition, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self else {
+            return;
+        };
         let computed = computed.as_ref();
-        let reader = Reader { shape, rows, places, computed };
+        let reader = Reader { shape, rows, key_parts, computed };
         let named = added.iter().map(|&row| rows.entry_of(row));
         let named = named.filter(|&entry| computed.is_none_or(|computed| computed.has(entry)));
         let mut new: Vec<Entry> = named.map(|entry| reader.named(definition.kind, entry)).collect();
@@ -229,8 +233,8 @@ impl Index {
         if !self.has(entry) || self.awaits(rows, row) {
             return;
         }
-        let Self { definition, places: Some(places), entries, computed, telling, .. } = self else { return };
-        let reader = Reader { shape, rows, places, computed: computed.as_ref() };
+        let Self { definition, key_parts: Some(key_parts), entries, computed, telling, .. } = self else { return };
+        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
         assert!(found, "a row that is looked up is in every index");
@@ -267,7 +271,7 @@ impl Index {
                     return order;
                 }
             }
-            if probe.equal.len() == reader.places.keys.len() {
+            if probe.equal.len() == reader.key_parts.keys.len() {
                 return Ordering::Equal;
             }
             let value = reader.value(entry.row, probe.equal.len());
@@ -337,7 +341,7 @@ impl Partition {
     /// Columns may be at other ordinals, or gone.
     pub(super) fn reshape_indexes(&mut self) {
         for index in &mut self.indexes {
-            index.places = Places::of(&index.definition, &self.shape);
+            index.key_parts = KeyParts::of(&index.definition, &self.shape);
         }
     }
 
@@ -349,7 +353,7 @@ impl Partition {
     /// The shape stands, and no more rows come: an index goes with any of its columns, and what was charged for rows that
     /// did not come is given back.
     pub(crate) fn settle_indexes(&mut self) {
-        self.indexes.retain(|index| index.places.is_some());
+        self.indexes.retain(|index| index.key_parts.is_some());
         self.indexes.iter_mut().for_each(|index| index.entries.settle());
     }
 
@@ -414,7 +418,7 @@ impl Partition {
         values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
     ) -> bool {
         let (slot, offset) = split(row);
-        self.indexes.iter().filter_map(|index| index.places.as_ref()).flat_map(Places::watched).any(|indexed| {
+        self.indexes.iter().filter_map(|index| index.key_parts.as_ref()).flat_map(KeyParts::watched).any(|indexed| {
             let changed = values.clone().filter(|(ordinal, _)| *ordinal == indexed).last();
             changed.is_some_and(|(_, value)| {
                 !is_identical(&self.shape.datum(self.rows.segment(slot), offset, indexed), value)
@@ -516,14 +520,15 @@ impl Partition {
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { id, indexes, shape, rows, .. } = self;
         for index in indexes {
-            let Index { definition, places: Some(places), entries, computed, telling, directories, .. } = index else {
+            let Index { definition, key_parts: Some(key_parts), entries, computed, telling, directories, .. } = index
+            else {
                 continue;
             };
             for &(old, new) in renamed {
                 if computed.as_mut().is_some_and(|computed| !computed.copy(old, new)) {
                     continue;
                 }
-                let reader = Reader { shape, rows, places, computed: computed.as_ref() };
+                let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
                 let entry = reader.named(definition.kind, old);
                 let found = entries.remove(entry, |entry| reader.is_before(entry, old));
                 assert!(found, "a row that moves is in every index");

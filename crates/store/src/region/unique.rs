@@ -9,8 +9,8 @@ use ashlar_base::scope::{self, Name};
 use ashlar_base::{IndexDef, PartitionId, TableId, Value};
 
 use super::Region;
+use crate::key_parts::Clash;
 use crate::partition::Partition;
-use crate::places::Clash;
 use crate::sync::MutexGuard;
 use crate::taken::{Fingerprint, Taken};
 

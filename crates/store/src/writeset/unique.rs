@@ -11,8 +11,8 @@ use ashlar_base::{Datum, IndexDef, PartitionId, Result, TableId, Value};
 use foldhash::fast::RandomState;
 
 use super::{Staged, WriteSet, own};
+use crate::key_parts::{KeyParts, may_repeat, taken_error};
 use crate::memory::Charge;
-use crate::places::{Places, may_repeat, taken_error};
 use crate::region::{Region, changed};
 use crate::row::RowRef;
 use crate::shape::Shape;
@@ -34,7 +34,7 @@ pub(super) struct PendingValues {
 
 struct PendingIndex {
     definition: Arc<IndexDef>,
-    places: Places,
+    key_parts: KeyParts,
     /// `None`: it is not unique, and only what it computes has to be possible.
     taken: Option<Arc<Taken>>,
     rows: HashMap<Fingerprint, Who, RandomState>,
@@ -68,10 +68,10 @@ impl PendingValues {
         }
         self.forget();
         for definition in wanted {
-            let Some(places) = Places::of(definition, shape) else { continue };
+            let Some(key_parts) = KeyParts::of(definition, shape) else { continue };
             let taken = region.taken(definition.id);
             let definition = Arc::clone(definition);
-            self.indexes.push(PendingIndex { definition, places, taken, rows: HashMap::default() });
+            self.indexes.push(PendingIndex { definition, key_parts, taken, rows: HashMap::default() });
         }
     }
 }
@@ -91,14 +91,14 @@ impl PendingIndex {
         reason = "the closure's values live as long as what is computed, which the function's do not say"
     )]
     fn of<'d>(&self, value: impl Fn(usize) -> Datum<'d> + Clone) -> Result<Option<Has>> {
-        let Some(computed) = self.places.compute(&self.definition, value.clone())? else { return Ok(None) };
-        let values = self.places.values(&computed, |ordinal| value(ordinal));
+        let Some(computed) = self.key_parts.compute(&self.definition, value.clone())? else { return Ok(None) };
+        let values = self.key_parts.values(&computed, |ordinal| value(ordinal));
         let fingerprint = match &self.taken {
             Some(taken) if !may_repeat(&self.definition, values.clone()) => Some(taken.fingerprint(values.clone())),
             _ => None,
         };
-        let shown = self.places.has_stand_ins().then(|| {
-            let shown = self.places.shown(&computed, |ordinal| value(ordinal));
+        let shown = self.key_parts.has_stand_ins().then(|| {
+            let shown = self.key_parts.shown(&computed, |ordinal| value(ordinal));
             shown.map(|value| value.to_value()).collect()
         });
         Ok(Some(Has { values: values.map(|value| value.to_value()).collect(), shown, fingerprint }))

@@ -18,10 +18,10 @@ use ashlar_base::{IndexDef, IndexRows, Result, Value};
 
 use super::{Index, Shared};
 use crate::directory::Directories;
+use crate::key_parts::{Clash, KeyParts, may_repeat, repeated_error};
 use crate::memory::Charge;
 use crate::partition::computed::bytes_of;
 use crate::partition::{Partition, Refused, Stamp};
-use crate::places::{Clash, Places, may_repeat, repeated_error};
 use crate::rows::{Rows, Spot};
 use crate::segment::Need;
 use crate::taken::{Claim, Claimed, Taken, claim};
@@ -108,7 +108,7 @@ impl Partition {
             }
             let shared = Shared { taken, directories: Directories::default() };
             let mut index = Index::new(definition, &self.shape, &self.rows, shared);
-            if index.places.is_none() {
+            if index.key_parts.is_none() {
                 return Ok(true);
             }
             index.awaited = Some(Awaited { next: (0, 0), end: self.rows.end(), leaf: 0 });
@@ -174,7 +174,7 @@ impl Partition {
     fn look_at(&self, index: &Index, rows: &[u32]) -> Result<Found> {
         let charge = Charge::empty(self.rows.account());
         let mut found = Found { entering: Vec::with_capacity(rows.len()), charge, bytes: 0, passed: 0 };
-        let Some(places) = &index.places else { return Ok(Found { passed: rows.len(), ..found }) };
+        let Some(key_parts) = &index.key_parts else { return Ok(Found { passed: rows.len(), ..found }) };
         let expressions = index.definition.rows.as_deref();
         let bytes_max = match expressions {
             None => STEP_BYTES,
@@ -185,25 +185,25 @@ impl Partition {
             if left == 0 {
                 break;
             }
-            let group = self.group(places, &rows[found.passed..], bytes_max.min(left));
+            let group = self.group(key_parts, &rows[found.passed..], bytes_max.min(left));
             found.bytes += group.bytes;
             found.passed += group.passed;
             match expressions {
                 None => found.entering.extend(group.rows.into_iter().map(|row| (row, Box::default()))),
-                Some(expressions) => self.compute(expressions, places, &group, &mut found)?,
+                Some(expressions) => self.compute(expressions, key_parts, &group, &mut found)?,
             }
         }
         Ok(found)
     }
 
     /// The first of some rows, until the index reads so many bytes of them; one that is looked up in any case, if there is any.
-    fn group(&self, places: &Places, rows: &[u32], bytes_max: usize) -> Group {
+    fn group(&self, key_parts: &KeyParts, rows: &[u32], bytes_max: usize) -> Group {
         let mut group = Group { rows: Vec::new(), bytes: 0, passed: rows.len() };
         for (passed, &row) in rows.iter().enumerate() {
             if self.rows.is_dead(row) && self.versions.end_of(row).is_none() {
                 continue;
             }
-            let bytes = group.bytes + self.bytes_read(places, row);
+            let bytes = group.bytes + self.bytes_read(key_parts, row);
             if !group.rows.is_empty() && bytes >= bytes_max {
                 return Group { passed, ..group };
             }
@@ -214,20 +214,26 @@ impl Partition {
     }
 
     /// Bytes of the values that an index reads of a row.
-    fn bytes_read(&self, places: &Places, row: u32) -> usize {
+    fn bytes_read(&self, key_parts: &KeyParts, row: u32) -> usize {
         let row = self.row(row);
         let bytes = |ordinal: usize| {
             let need = Need::of(&row.get(ordinal));
             need.bytes + (1 + need.items) * size_of::<Value>()
         };
-        places.watched().map(bytes).sum()
+        key_parts.watched().map(bytes).sum()
     }
 
     /// Computes what an index has of rows.
     ///
     /// # Errors
     /// What its expressions find, 53200.
-    fn compute(&self, expressions: &dyn IndexRows, places: &Places, group: &Group, found: &mut Found) -> Result<()> {
+    fn compute(
+        &self,
+        expressions: &dyn IndexRows,
+        key_parts: &KeyParts,
+        group: &Group,
+        found: &mut Found,
+    ) -> Result<()> {
         if group.rows.is_empty() {
             return Ok(());
         }
@@ -236,7 +242,7 @@ impl Partition {
         let _taken = Charge::new(self.rows.account(), group.bytes * (COPIES + growth))?;
         let inputs = |&row: &u32| {
             let row = self.row(row);
-            places.inputs(|ordinal| row.get(ordinal))
+            key_parts.inputs(|ordinal| row.get(ordinal))
         };
         let computed = expressions.compute(&group.rows.iter().map(inputs).collect::<Vec<_>>())?;
         let bytes: usize = computed.iter().flatten().map(|values| bytes_of(values) + size_of::<Entering>()).sum();
@@ -251,11 +257,11 @@ impl Partition {
     /// # Errors
     /// 23505 where one of them is taken, 53200.
     fn claim_values(&self, index: &Index, entering: &[Entering]) -> Result<(), Refused> {
-        let (Some(taken), Some(places)) = (&index.taken, &index.places) else { return Ok(()) };
+        let (Some(taken), Some(key_parts)) = (&index.taken, &index.key_parts) else { return Ok(()) };
         let mut claims: Vec<Claim> = Vec::new();
         for (number, (row, computed)) in entering.iter().enumerate().filter(|(_, (row, _))| !self.rows.is_dead(*row)) {
             let row = self.row(*row);
-            let values = places.values(computed, |ordinal| row.get(ordinal));
+            let values = key_parts.values(computed, |ordinal| row.get(ordinal));
             if !may_repeat(&index.definition, values.clone()) {
                 claims.push(Claim::new(taken, taken.fingerprint(values), self.id, number));
             }
@@ -263,8 +269,8 @@ impl Partition {
         let Claimed::Clash { number, is_own, .. } = claim(&mut claims)? else { return Ok(()) };
         let (row, computed) = &entering[number];
         let row = self.row(*row);
-        let values = places.values(computed, |ordinal| row.get(ordinal));
-        let shown = places.shown(computed, |ordinal| row.get(ordinal));
+        let values = key_parts.values(computed, |ordinal| row.get(ordinal));
+        let shown = key_parts.shown(computed, |ordinal| row.get(ordinal));
         let error = repeated_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))

@@ -1,4 +1,5 @@
-//! Where an index finds its values in a row, and whether the row is in the index at all.
+//! The key of an index: which columns and expressions of a row it is made of, whether the row is in the index at all,
+//! and the error for a row whose unique key another row has.
 //!
 //! Called by `partition::indexes` for stored rows, by `writeset` for pending rows, and by both before anything is
 //! changed, because computing an expression may fail.
@@ -9,50 +10,51 @@ use ashlar_base::{ColumnId, Datum, Error, ErrorCode, IndexDef, Result, SqlType, 
 
 use crate::shape::Shape;
 
-/// Where the values of an index are in rows of one shape.
-pub(crate) struct Places {
-    pub(crate) keys: Box<[Place]>,
-    /// The same of the values that a user sees, where others stand for them.
-    pub(crate) shown: Box<[Place]>,
-    /// What its expressions and its predicate read.
+/// The parts of an index's key, in its order, for rows of one shape.
+pub(crate) struct KeyParts {
+    /// The parts whose values the index compares.
+    pub(crate) keys: Box<[KeyPart]>,
+    /// The parts whose values a user sees; these differ from `keys` where the index compares other values in their stead.
+    pub(crate) shown: Box<[KeyPart]>,
+    /// Ordinals of the columns that the index's expressions and predicate read.
     inputs: Box<[usize]>,
 }
 
-/// Where one value of an index is.
+/// Where one value of a key comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeyPart {
     /// In the column at this ordinal.
     Column(usize),
-    /// It is that of this expression.
+    /// The value of this expression of the index, counted from 0.
     Computed(usize),
 }
 
-impl Places {
-    /// `None` where a column is not there.
+impl KeyParts {
+    /// The parts of an index; `None` where the shape lacks a column of it.
     pub(crate) fn of(definition: &IndexDef, shape: &Shape) -> Option<Self> {
         let ordinal = |id: &ColumnId| shape.schema.columns.iter().position(|column| column.id == *id);
-        let place = |id: &ColumnId| match IndexDef::expression(*id) {
-            Some(expression) => Some(Place::Computed(expression)),
-            None => ordinal(id).map(Place::Column),
+        let part = |id: &ColumnId| match IndexDef::expression(*id) {
+            Some(expression) => Some(KeyPart::Computed(expression)),
+            None => ordinal(id).map(KeyPart::Column),
         };
-        let shown = definition.columns.iter().map(place).collect::<Option<Box<[Place]>>>()?;
-        let stand_in = |id: &ColumnId| definition.rows.as_ref()?.key_of(*id).map(Place::Computed);
+        let shown = definition.columns.iter().map(part).collect::<Option<Box<[KeyPart]>>>()?;
+        let stand_in = |id: &ColumnId| definition.rows.as_ref()?.key_of(*id).map(KeyPart::Computed);
         let pairs = definition.columns.iter().zip(shown.iter());
         let keys = pairs.map(|(id, shown)| stand_in(id).unwrap_or(*shown)).collect();
         let inputs = definition.rows.as_ref().map_or(&[][..], |rows| rows.inputs());
         Some(Self { keys, shown, inputs: inputs.iter().map(ordinal).collect::<Option<_>>()? })
     }
 
-    /// Whether values that nobody sees stand for others.
+    /// Whether the index compares other values than a user sees.
     pub(crate) fn has_stand_ins(&self) -> bool {
         self.keys != self.shown
     }
 
-    /// Ordinals of the columns on whose values it depends where a row is, and whether it is there.
+    /// Ordinals of the columns that decide where a row is in the index, and whether it is there.
     pub(crate) fn watched(&self) -> impl Iterator<Item = usize> {
         let columns = self.keys.iter().filter_map(|key| match key {
-            Place::Column(ordinal) => Some(*ordinal),
-            Place::Computed(_) => None,
+            KeyPart::Column(ordinal) => Some(*ordinal),
+            KeyPart::Computed(_) => None,
         });
         columns.chain(self.inputs.iter().copied())
     }
@@ -97,13 +99,13 @@ impl Places {
 }
 
 fn at<'d>(
-    places: &[Place],
+    parts: &[KeyPart],
     computed: &'d [Value],
     value: impl Fn(usize) -> Datum<'d> + Clone,
 ) -> impl Iterator<Item = Datum<'d>> + Clone {
-    places.iter().map(move |place| match place {
-        Place::Column(ordinal) => value(*ordinal),
-        Place::Computed(expression) => computed[*expression].as_datum(),
+    parts.iter().map(move |part| match part {
+        KeyPart::Column(ordinal) => value(*ordinal),
+        KeyPart::Computed(expression) => computed[*expression].as_datum(),
     })
 }
 
