@@ -16,7 +16,7 @@ use pg_query::protobuf::{
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::files::FileTable;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 use crate::sharded::{alter as altering, ddl as sharded, maintain, rename, rule};
 use crate::sql_types;

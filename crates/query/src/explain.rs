@@ -13,8 +13,8 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::ExplainStmt;
 
 use crate::engine::Engine;
-use crate::means::Means;
 use crate::measured::measured;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 
 /// Options that shards know and whose lines here do not depend on them.

@@ -40,10 +40,10 @@ use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
-use crate::means::Means;
 use crate::parameters;
 use crate::program::{self, Program};
-use crate::sharded::{own, sizes};
+use crate::resources::Means;
+use crate::sharded::{sizes, transaction_reads};
 use crate::short_plan::ShortPlan;
 
 mod aliases;
@@ -353,8 +353,8 @@ impl SelectPlan {
         }
         let plan = self.physical(engine, values, means, &view).await?;
         let context = engine.task_context(view, means);
-        if let Some(unsettled) = own::unsettled(&plan, &self.plan, means)? {
-            own::settle(unsettled, &context, means).await?;
+        if let Some(unsettled) = transaction_reads::unsettled(&plan, &self.plan, means)? {
+            transaction_reads::settle(unsettled, &context, means).await?;
         }
         execute_stream(plan, context).map_err(from_datafusion)
     }

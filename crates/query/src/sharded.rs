@@ -14,23 +14,23 @@ mod copies;
 mod copy;
 pub mod ddl;
 pub mod declared;
+mod default_placement;
 mod dropped_keys;
 mod filters;
-mod fixed;
-mod held;
 mod homes;
-mod kept;
 mod keys;
 pub(crate) mod maintain;
-pub(crate) mod own;
-mod placed;
 mod plan;
 pub(crate) mod rename;
 mod retyped;
 pub(crate) mod rule;
+mod rule_constraints;
 mod scan;
 pub(crate) mod sizes;
+mod snapshot_servers;
+mod stored_definition;
 mod table;
+pub(crate) mod transaction_reads;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,13 +44,13 @@ use pg_query::protobuf::RangeVar;
 
 pub(crate) use checks::free_of_table;
 pub use copy::{CopyInto, KeySource};
+pub use default_placement::{by_default, is_open};
 pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
-pub use own::{OwnRead, Piece};
-pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
 pub(crate) use table::{VERSION_TYPE, version};
+pub use transaction_reads::{OwnRead, Piece};
 
 use crate::catalog::{CatalogState, Table};
 

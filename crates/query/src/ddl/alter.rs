@@ -22,7 +22,7 @@ use super::{
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::sequences::NamedSequence;
 use crate::transaction::Transaction;
 

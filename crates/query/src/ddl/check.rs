@@ -19,7 +19,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::index_rows::{self, IndexExpressions};
 use crate::index_text::Text;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sharded::free_of_table;
 use crate::sql_types::string_of;

@@ -14,7 +14,7 @@ use pg_query::protobuf::Constraint;
 use super::{copy_rows, definition, index, key_name, put_region};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Transaction;

@@ -19,18 +19,18 @@ use crate::catalog::CatalogState;
 use crate::copy::CopyPlan;
 use crate::engine::Engine;
 use crate::key_plan::not_null;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 use crate::statement::Kind;
 use crate::transaction::Transaction;
 
 mod change;
 mod insert;
-mod kept;
+mod outcome;
 
 pub use insert::{insert_inline, insert_one, value_rows};
-pub use kept::Outcome;
-pub(super) use kept::bytes_of;
+pub use outcome::Outcome;
+pub(super) use outcome::bytes_of;
 
 use change::{Delete, Update};
 use insert::InsertSink;

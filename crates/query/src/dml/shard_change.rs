@@ -59,7 +59,7 @@ use super::{Outputs, Returning};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 use crate::sharded::ddl::physical;
 use crate::sharded::{ShardedTable, VERSION_TYPE, version};

@@ -35,7 +35,7 @@ use crate::columns::Column;
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
 use crate::key_plan::missing_parameter;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 use crate::sharded::{Names, ShardedTable};
 

@@ -18,14 +18,14 @@ use tokio::sync::MutexGuard;
 use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::dropped_keys::DroppedKeys;
-use super::kept::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
 use super::maintain::{in_block_refused, on_shard};
 use super::rule::quoted;
+use super::stored_definition::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
 use super::{ShardedTable, attach, retyped};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// What a shard says of a constraint that it has already.

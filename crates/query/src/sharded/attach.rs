@@ -17,9 +17,9 @@ use pg_query::protobuf::CreateStmt;
 
 use super::ShardedTable;
 use super::ddl::{physical, plain_statement};
-use super::held::{held_otherwise, holding};
 use super::rule::CONSTRAINT;
-use crate::means::Means;
+use super::rule_constraints::{held_otherwise, holding};
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// The table that a shard makes for a moment.

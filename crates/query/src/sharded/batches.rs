@@ -1,6 +1,6 @@
 //! Rows of a shard, in binary form, on their way into Arrow batches.
 //!
-//! Used by `scan` and `own`, whichever way the rows come. What a batch takes is charged before it is built.
+//! Used by `scan` and `transaction_reads`, whichever way the rows come. What a batch takes is charged before it is built.
 
 use std::sync::Arc;
 

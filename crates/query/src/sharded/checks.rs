@@ -8,8 +8,8 @@ use ashlar_shard::route::columns_named;
 use pg_query::protobuf::{ConstrType, Constraint, CreateStmt};
 use pg_query::{Node, NodeEnum};
 
-use super::kept::KeptTable;
 use super::rule::CONSTRAINT;
+use super::stored_definition::KeptTable;
 use crate::ddl::free_name;
 
 /// Bytes of a name in PostgreSQL.

@@ -13,10 +13,10 @@ use pg_query::protobuf::{CommentStmt, ObjectType};
 
 use super::ShardedTable;
 use super::alter::{altering, make_known};
-use super::kept::{BETWEEN, KeptTable, kept_of};
 use super::maintain::{in_block_refused, indexes};
 use super::rule::quoted;
 use super::sizes::Sizes;
+use super::stored_definition::{BETWEEN, KeptTable, kept_of};
 use crate::catalog::CatalogState;
 use crate::ddl::Done;
 use crate::engine::Engine;

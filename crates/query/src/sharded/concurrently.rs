@@ -21,7 +21,7 @@ use super::ShardedTable;
 use super::ddl::at_shard;
 use super::maintain::on_shard;
 use super::rename::is_there;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// How long a shard may take to drop an index again that was made in vain: who waits for that is told of an error either way.

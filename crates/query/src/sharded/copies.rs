@@ -17,11 +17,11 @@ use ashlar_shard::rules::{Copies, Extension, Shard};
 use super::ShardedTable;
 use super::attach::{self, texts};
 use super::ddl::physical;
-use super::kept::KeptTable;
 use super::maintain::{Work, on_shard};
 use super::rename::is_there;
 use super::rule::making;
-use crate::means::Means;
+use super::stored_definition::KeptTable;
+use crate::resources::Means;
 
 /// What is collected of rows before it is sent on.
 const PIECE_BYTES: usize = 32 * 1024;

@@ -21,14 +21,14 @@ use super::ShardedTable;
 use super::alter::altering;
 use super::checks::{name_checks, without_checks};
 use super::comments::TableComments;
-use super::held::leaving;
-use super::kept::{KeptKey, KeptTable, keys_of, rename_keys};
 use super::maintain::named_on_shard;
+use super::rule_constraints::leaving;
 use super::sizes::Sizes;
+use super::stored_definition::{KeptKey, KeptTable, keys_of, rename_keys};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
 use crate::engine::Engine;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::sql_types;
 use crate::statement::statement_text;
 

@@ -12,11 +12,11 @@ use pg_query::protobuf::RoleSpecType;
 
 use super::checks::name_checks;
 use super::ddl;
-use super::kept::KeptTable;
+use super::stored_definition::KeptTable;
 use crate::ddl::relation_name;
 use crate::engine::Engine;
 use crate::grammar;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// Runs the statements of a text. Waits for shards, where a table has to be made or looked at: for a thread that may.

@@ -10,11 +10,11 @@ use pg_query::{Node, NodeEnum};
 
 use super::ShardedTable;
 use super::ddl::physical;
-use super::kept::{KeptKey, KeptTable};
 use super::maintain::on_shard;
 use super::rename::asked;
 use super::rule::quoted;
-use crate::means::Means;
+use super::stored_definition::{KeptKey, KeptTable};
+use crate::resources::Means;
 
 /// What a shard calls a constraint.
 struct There {

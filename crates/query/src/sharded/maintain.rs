@@ -20,14 +20,14 @@ use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateSt
 
 use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
-use super::held::leaving;
-use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::rule_constraints::leaving;
+use super::stored_definition::{BETWEEN, KeptTable, changed, keep, kept_of};
 use super::{ShardedTable, concurrently};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::select::SelectPlan;
 use crate::statement::statement_text;
 

@@ -16,13 +16,13 @@ use super::ShardedTable;
 use super::alter::{check_free, check_rule, duplicate, find, make_known, other_form, redefined, redefined_as};
 use super::attach::{self, texts};
 use super::ddl::{at_shard, done_but, everywhere, of_server, physical};
-use super::kept::{BETWEEN, KeptTable, changed, kept_of};
 use super::maintain::{Work, in_block_refused, indexes};
 use super::rule::{check_alone, quoted};
+use super::stored_definition::{BETWEEN, KeptTable, changed, kept_of};
 use crate::catalog::Table;
 use crate::ddl::Done;
 use crate::engine::Engine;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// ALTER TABLE ... RENAME COLUMN and RENAME TO of a sharded table.

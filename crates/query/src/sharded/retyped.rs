@@ -13,7 +13,7 @@ use super::ShardedTable;
 use super::ddl::physical;
 use super::rename::asked;
 use super::rule::quoted;
-use crate::means::Means;
+use crate::resources::Means;
 
 /// The commands that give columns other types.
 fn retyping(cmds: &[Node]) -> Vec<&AlterTableCmd> {

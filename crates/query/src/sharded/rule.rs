@@ -17,14 +17,14 @@ use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateSt
 use super::alter::{make_known, redefined};
 use super::copies::CopyChange;
 use super::ddl::{at_shard, creating_at, done_but, everywhere, of_server, physical, taken_flag};
-use super::kept::{BETWEEN, KeptTable, kept_of};
 use super::maintain::{Work, in_block_refused, on_shard};
+use super::stored_definition::{BETWEEN, KeptTable, kept_of};
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.

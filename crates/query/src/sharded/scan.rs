@@ -4,7 +4,7 @@
 //! A stream borrows a connection when its first batch is requested. If the stream is dropped before its end, the
 //! connection is closed and the query on the shard is cancelled. While it waits for a connection or for its shard, the
 //! query gives up its turn (`turn`). Memory for a batch is charged before it is built. What only the connections of the
-//! statement's transaction can see has already been read by `own`. If a join above already knows which keys can match,
+//! statement's transaction can see has already been read by `transaction_reads`. If a join above already knows which keys can match,
 //! the shard is asked for those only (`keys`).
 
 use std::fmt;
@@ -36,8 +36,8 @@ use futures::Stream;
 use super::ShardedTable;
 use super::batches::Building;
 use super::keys::{self, Sought};
-use super::own::{Own, OwnRows};
-use crate::means::Barrier;
+use super::transaction_reads::{Own, OwnRows};
+use crate::resources::Barrier;
 use crate::scan_filters;
 use crate::turn::{AtWork, Turn};
 

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::ShardedTable;
 use super::collation::provider_of;
-use crate::means::{Barrier, Means};
+use crate::resources::{Barrier, Means};
 
 /// What is known is taken for true for so long: a table has to grow many times before another plan is the better one.
 const KNOWN_FOR: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use ashlar_base::{Datum, Result, Value};
 use ashlar_store::{Expiry, Pending, Reservation, Snapshot, expires_at_column};
 
-use super::kept::{Outcome, Seen, bytes_of};
+use super::outcome::{Outcome, Seen, bytes_of};
 use super::{Returned, Run, check, expiry_of, readers};
 use crate::assign::Assigned;
 use crate::dml::{DeletePlan, UpdatePlan};

@@ -15,13 +15,13 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::check;
-use super::kept::{Outcome, Seen, bytes_of};
+use super::outcome::{Outcome, Seen, bytes_of};
 use crate::assign::Assigned;
 use crate::dml::returning::{ROWS, rows_schema};
 use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
-use crate::means::Means;
+use crate::resources::Means;
 use crate::sequences::Numbers;
 use crate::transaction::Transaction;
 

@@ -1,6 +1,6 @@
 //! What is kept of comments, and what becomes of it with the table.
 
-use super::super::kept::KeptTable;
+use super::super::stored_definition::KeptTable;
 use super::{BETWEEN, TablePart, kept_with};
 
 /// What is said, by part.

@@ -3,7 +3,7 @@
 //!
 //! A scan asks its shard only when its first row is requested: the second side of a join when the first is complete,
 //! and a scan that waits for a turn or a locked table only once it has that. By then other transactions may have
-//! committed. Called by `own`, while the session waits.
+//! committed. Called by `transaction_reads`, while the session waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const REPEATING: [&str; 2] = ["RecursiveQueryExec", "async_func"];
 
 /// The servers that a plan reads over connections of the pool, and how, those of `own` left out. `logical`: the same query, with all of its
 /// sub-queries.
-pub(super) fn servers(
+pub(super) fn of_plan(
     plan: &Arc<dyn ExecutionPlan>,
     logical: &LogicalPlan,
     own: &[Arc<str>],

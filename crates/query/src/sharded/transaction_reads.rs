@@ -1,6 +1,6 @@
 //! What a plan reads from shards while its session waits: from shards that the statement's own transaction has written
 //! to, over the transaction's connections, because only these see the changes; and, if other statements may run
-//! meanwhile, under fixed snapshots of all other shards (`fixed`).
+//! meanwhile, under fixed snapshots of all other shards (`snapshot_servers`).
 //!
 //! ```text
 //! plan ──▶ each scan of such a shard, once ──▶ asked of the session ──▶ rows come, are charged and kept ──▶ the plan runs
@@ -31,9 +31,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use tokio::sync::mpsc;
 
 use super::batches::{Building, garbled};
-use super::fixed;
 use super::scan::{Asking, ShardPart, ShardScanExec, other_collation};
-use crate::means::{Barrier, Means};
+use super::snapshot_servers;
+use crate::resources::{Barrier, Means};
 
 /// Pieces that wait for whoever puts them into batches.
 const PIECES_WAITING_MAX: usize = 1;
@@ -181,7 +181,7 @@ pub(crate) fn unsettled(
         Barrier::None | Barrier::Written(_) => &[],
     };
     let wanted = wanted(plan, written)?;
-    let fixed = if means.is_fixed { fixed::servers(plan, logical, written)? } else { BTreeMap::new() };
+    let fixed = if means.is_fixed { snapshot_servers::of_plan(plan, logical, written)? } else { BTreeMap::new() };
     let is_settled = wanted.is_empty() && fixed.is_empty();
     Ok((!is_settled).then_some(Unsettled { session, wanted, fixed }))
 }
