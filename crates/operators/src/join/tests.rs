@@ -26,9 +26,9 @@ use crate::hash_table::hash::Secret;
 
 mod early;
 mod far;
-mod held;
 mod ordered;
 mod panics;
+mod retention;
 mod skew;
 mod spilled;
 mod told;
