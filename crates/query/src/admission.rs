@@ -9,7 +9,7 @@
 //!   that is not fetched from, or a client that reads slowly, blocks nobody. Such a query continues before any that
 //!   have not begun.
 //! - Nor has a statement that waits for shards: for what its session reads over its transaction's own connections
-//!   (`sharded::own`) and, if that takes long, for what its own scans read (`turn`).
+//!   (`sharded::transaction_reads`) and, if that takes long, for what its own scans read (`turn`).
 //!
 //! So whoever holds a slot needs nothing but time to release it.
 

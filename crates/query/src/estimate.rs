@@ -1,7 +1,9 @@
-//! How many rows conditions leave, by what ANALYZE has found: never an answer, only what is tried first.
+//! Estimates of how many rows satisfy conditions, from what ANALYZE has found. They decide which plan is tried first;
+//! no answer depends on one.
 //!
-//! Follows PostgreSQL's `selfuncs.c` in outline: common values count as often as they were seen, others are spread evenly over
-//! the distinct values that are left, ranges are read off the histogram, and conditions are taken for independent.
+//! Follows PostgreSQL's `selfuncs.c` in outline: common values count as often as they were seen, the other rows are
+//! spread evenly over the remaining distinct values, ranges are read off the histogram, and conditions are taken to
+//! be independent.
 
 use std::ops::Bound;
 

@@ -1,7 +1,8 @@
-//! Queries that want few rows by the values of an index: planned once, answered by the connection's own thread.
+//! Queries that find a few rows by the values of an index: planned once, then answered by the connection's own
+//! thread.
 //!
-//! `SELECT columns FROM table WHERE indexed = $1` goes by here before it goes to DataFusion, whose plan it keeps: when
-//! there are more rows than a connection's thread should collect, or the index is gone, the query runs as any other.
+//! `SELECT columns FROM table WHERE indexed = $1` is tried here before DataFusion. DataFusion's plan of it is kept as
+//! well, and runs when the index is gone or when there are more rows than a connection's thread should collect.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The memory of one query, of what DataFusion's operators and ours charge to their pool.
+//! The memory of one query: what DataFusion's operators and ours charge to their pool.
 //!
-//! [`QueryPool`] stands before the pool of all queries: it counts, and where the session has set `query_memory_max` it has no
-//! more than that, fairly divided among the operators that can go to files.
+//! [`QueryPool`] stands before the pool that all queries share. It counts what this query holds and, where the
+//! session has set `query_memory_max`, limits it, with a fair share for each operator that can write to files.
 
 use std::fmt;
 use std::sync::Arc;

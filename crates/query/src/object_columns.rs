@@ -1,9 +1,9 @@
-//! Which columns of a result are `oid` and `oid[]`, and which parameters are `oid[]`: what drivers that ask the catalog
-//! read their answers by.
+//! Finds the columns of a result that are `oid` or `oid[]`, and the parameters that are `oid[]`, because drivers that
+//! read the catalog decode values by these types.
 //!
-//! Called when a statement is planned, and where its parameters are described. Object numbers are bigints everywhere
-//! inside; this looks at the parse tree alone, and follows columns of the system tables to where they come out as they
-//! are. What it cannot follow stays a bigint, as does what is computed.
+//! Called when a statement is planned, and when its parameters are described. Inside the server object numbers are
+//! bigints. This module looks at the parse tree alone, and follows columns of the system tables to the output if
+//! nothing is computed from them. What it cannot follow, or what is computed, stays a bigint.
 
 use std::sync::Arc;
 

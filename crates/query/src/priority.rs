@@ -1,7 +1,7 @@
 //! The priority of the threads that plan and run queries: below that of the threads that serve connections.
 //!
-//! Called by the query pool, on each of its threads as it starts. Where a core is wanted by both, a key operation that
-//! has arrived runs at once, and the query goes on when there is none. The decision and its figures:
+//! Called by the query pool, on each of its threads as it starts. If both want a core, a key operation that has
+//! arrived runs at once, and the query continues when there is none. The decision and its figures:
 //! `docs/decisions/2026-11-22-queries-yield-to-keys.md`.
 
 /// How much nicer than the others. A query that competes with threads of the doors that never pause still gets three

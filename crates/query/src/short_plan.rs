@@ -1,10 +1,10 @@
-//! Statements that look at few rows of one table, found by its key or an index, or at no table at all: run where they are
-//! called.
+//! Statements that read a few rows of one table, found by its key or an index, or that read no table at all. They run
+//! on the calling thread.
 //!
-//! Called by sessions for queries, before the query pool is asked, and by `select` on the pool for what else reads
-//! rows: UPDATE, DELETE, the source of an INSERT. The conditions say how the rows are found, with the parameters in
-//! their places; where more rows would have to be looked at than a connection's thread should, nothing is given and the
-//! engine runs the statement.
+//! Called by sessions for queries before the query pool is asked, and by `select` on the pool for the other
+//! statements that read rows: UPDATE, DELETE, the source of an INSERT. The conditions, with the parameters filled in,
+//! say how the rows are found. If more rows would have to be read than a connection's thread should read, there is no
+//! answer from here, and the engine runs the statement.
 
 use std::sync::Arc;
 

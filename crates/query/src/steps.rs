@@ -1,6 +1,7 @@
-//! What is done with rows that are there: projections, sorts, limits and aggregates over one batch.
+//! Steps over rows that have been read already: projections, sorts, limits and aggregates over one batch.
 //!
-//! Called by [`crate::program`], which has the rows of one table, and by `short_plan` for statements without any.
+//! Called by [`crate::program`], which has the rows of one table, and by `short_plan` for statements that read no
+//! table.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! `information_schema`, `pg_catalog` and `ashlar`: what tools and people ask the catalog, as tables.
+//! `information_schema`, `pg_catalog` and `ashlar`: the catalog as tables, for tools and people.
 //!
-//! Called when a statement is planned; a table keeps the picture of the catalog that the statement is planned
-//! against and makes its rows when it is scanned, so that a kept plan never shows old row counts. Describes the
-//! tables of `public` only.
+//! Called when a statement is planned. A table keeps the version of the catalog that the statement is planned against
+//! and makes its rows when it is scanned, so a cached plan never shows old row counts. Describes the tables of
+//! `public` only.
 
 use std::collections::HashMap;
 use std::fmt;

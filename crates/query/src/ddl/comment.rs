@@ -1,6 +1,7 @@
-//! COMMENT ON: what is said of a table, a column, an index, a constraint, the schema or the database.
+//! COMMENT ON: the comments of tables, columns, indexes, constraints, the schema and the database.
 //!
-//! A part of its transaction, as names are. What is said of a sharded table is kept with it, by `sharded`.
+//! A comment is part of its transaction, as names are. The comments of a sharded table are stored with the table's
+//! definition, by `sharded`.
 
 use std::sync::Arc;
 

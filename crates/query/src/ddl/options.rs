@@ -1,4 +1,4 @@
-//! WITH (...) and OPTIONS (...): what a table may say about itself.
+//! WITH (...) and OPTIONS (...): the options that a table may have, and their values.
 
 use ashlar_base::{Error, ErrorCode, Eviction, LifeOptions, Result};
 use pg_query::NodeEnum;

@@ -1,5 +1,5 @@
-//! Where the order of texts decides, shards have to compare them as the engine does, byte by byte: a server whose collation is
-//! another one is not read for such a plan.
+//! The collation of shards. If the order of texts decides a result, a shard has to compare texts byte by byte as the
+//! engine does; a server with another collation is not read for such a plan.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! COMMENT of sharded tables: kept with the statements that the table is made again from, and sent to no shard.
+//! COMMENT on sharded tables: stored among the statements of the table's definition, and sent to no shard.
 //!
-//! Called by `ddl::comment`. What is said of a column goes where the column goes, since what is kept is read in the order in which it was said.
+//! Called by `ddl::comment`. A column's comment follows the column when it is renamed, because the statements of a
+//! definition are read in the order in which they were made.
 
 use std::collections::BTreeMap;
 use std::slice;

@@ -1,6 +1,7 @@
-//! COPY FROM STDIN of a sharded table: which columns, where the key is in the data, what shards are told.
+//! COPY FROM STDIN into a sharded table: its columns, where the sharding key is in the data, and the command for each
+//! shard.
 //!
-//! Planned here, carried out by the session, which has the connections.
+//! Planned here; carried out by the session, which has the connections.
 
 use std::sync::Arc;
 

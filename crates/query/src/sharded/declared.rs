@@ -1,5 +1,6 @@
-//! What a file declares of the fleet, made at start where it is not there yet: servers, user mappings and sharded tables, as the
-//! statements that make them. What is there and alike stays as it is; what is there and differs is an error, and nothing is altered.
+//! Servers, user mappings and sharded tables that a file declares: created at startup if they do not exist, as the
+//! statements that make them. An object that exists as declared stays as it is; one that differs is an error, and
+//! nothing is altered.
 
 use std::sync::Arc;
 

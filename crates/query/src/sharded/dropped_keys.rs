@@ -1,7 +1,8 @@
-//! Primary keys and UNIQUE constraints that are dropped: what each shard calls them.
+//! Dropping primary keys and UNIQUE constraints: finds the name that each shard has for the constraint.
 //!
-//! A shard may have made one with its table, or later, with the end of its table's name; or it was there when the table was attached. So it is
-//! asked for the constraint by its columns. Called by `alter`, while nobody else changes tables.
+//! The name differs between shards: a shard made the constraint with its table, or later with the suffix of its
+//! table's name, or it was there when the table was attached. So each shard is asked for the constraint by its
+//! columns. Called by `alter`, while nobody else changes tables.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_shard::rules::Shard;

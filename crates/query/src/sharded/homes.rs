@@ -1,6 +1,6 @@
-//! The homes of the tables that a query reads: tables of different homes have no snapshot in common.
+//! The homes of the tables that a query reads. Tables of different homes have no common snapshot.
 //!
-//! Asked by the session before it starts a query.
+//! The session asks for them before it starts a query.
 
 use std::any::Any;
 

@@ -1,4 +1,4 @@
-//! Statements about sharded tables: what is known of them before the values of their parameters are.
+//! Plans of statements about sharded tables: what is known before the values of the parameters are.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
-//! ALTER TABLE ... RENAME of sharded tables: a column or the table has its new name on every shard, or on none.
+//! ALTER TABLE ... RENAME of sharded tables: a column or the table gets its new name on every shard, or on none.
 //!
-//! A table's name is its name on the shards too, before their suffixes: so a shard's table is renamed with it, and another server may attach
-//! it by its new name. What a crash has left renamed the same statement makes known.
+//! The name of a table is also the beginning of its name on the shards, before their suffixes. So the tables on the
+//! shards are renamed with it, and another Ashlar server can attach them by the new name. If a crash comes between
+//! the renaming on the shards and its record here, the same statement completes it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! INSERT, UPDATE and DELETE: whose rows they are about, and which of the ways to carry them out is theirs.
+//! INSERT, UPDATE and DELETE: which home the target table has, and how the statement is carried out there.
 //!
-//! Called by `statement`, where no shard can be sent the text. Runs nothing.
+//! Called by `statement` for what cannot be sent to shards as text. Runs nothing.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Statements about the session and its transaction, as commands.
 //!
-//! Called by `statement` for what no other kind of statement is. Runs nothing.
+//! Called by `statement` for every statement that has no kind of its own. Runs nothing.
 
 use ashlar_base::{Error, Result};
 use pg_query::NodeEnum;

@@ -1,7 +1,8 @@
-//! Statements of a session that names a server for all of them (`sharded_server`): which go there, and which stay the session's own.
+//! Planning for a session whose `sharded_server` names one server for all its statements: which of them are sent
+//! there, and which remain the session's own.
 //!
-//! Called by sessions in place of all other planning. What such a server cannot be given, since more than it would have to know of that, is
-//! refused here and carried out nowhere.
+//! Called by sessions in place of all other planning. A statement whose effect others than that server would have to
+//! know of is refused here and runs nowhere.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Queries, and the statements around one: SELECT, EXPLAIN, CREATE TABLE AS.
+//! Queries, and the statements that contain one: SELECT, EXPLAIN, CREATE TABLE AS.
 //!
-//! Called by `statement`, where no shard can be sent the text. Runs nothing.
+//! Called by `statement` for what cannot be sent to shards as text. Runs nothing.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What a statement is called that is not supported: for the error that says so.
+//! The name of a statement that is not supported, for the error that refuses it.
 //!
-//! Called for statements that nothing else knows.
+//! Called for statements that no other part of planning knows.
 
 use ashlar_base::Error;
 use pg_query::NodeEnum;

@@ -1,7 +1,7 @@
-//! Functions whose answer depends on the catalog, or on the session that asks: each is made anew for the picture of
-//! the catalog that a statement is planned against.
+//! Functions whose answer depends on the catalog or on the session: each is made anew for the version of the catalog
+//! that a statement is planned against.
 //!
-//! [`find`] is asked by the planner before the functions that are the same for everybody.
+//! The planner asks [`find`] before it looks among the functions that are the same for all sessions.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,6 +1,6 @@
-//! `pg_description` and `pg_shdescription`: what COMMENT has said, of tables of all homes alike.
+//! `pg_description` and `pg_shdescription`: the comments that COMMENT has set, of tables of all homes.
 //!
-//! Read by `obj_description()` and its like as well.
+//! Also read by `obj_description()` and functions like it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

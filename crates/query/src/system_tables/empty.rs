@@ -1,5 +1,5 @@
-//! Tables of `pg_catalog` about what is not offered: triggers, policies, enums and the like. They have PostgreSQL's
-//! columns and no rows.
+//! Tables of `pg_catalog` about features that are not offered: triggers, policies, enums and others. They have
+//! PostgreSQL's columns and no rows.
 
 use super::Definition;
 

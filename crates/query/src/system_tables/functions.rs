@@ -1,7 +1,7 @@
 //! The functions that clients call when they read the system tables.
 //!
-//! [`all`] is registered with the other functions of SQL: these answer the same for everybody. Those that need the
-//! catalog or the session are in `bound`.
+//! [`all`] is registered with the other functions of SQL: these give every session the same answer. Functions that
+//! need the catalog or the session are in `bound`.
 
 use std::sync::Arc;
 
