@@ -27,13 +27,14 @@ use crate::shape::has_type;
 use crate::snapshot::Snapshot;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Lines of a value.
+/// Lines that a value hashes to.
 const LINES: u64 = 3;
-/// Lines for each value that a partition is expected to have: one partition in two hundred is asked in vain.
+/// Lines for each value that a partition is expected to have: about one partition in two hundred is then asked although it lacks the
+/// value.
 const LINES_PER_VALUE: u64 = 16;
-/// Values that the smallest directory is made for.
+/// Capacity of the smallest directory, in values.
 const VALUES_MIN: u64 = 1024;
-/// Entries that get their bits in one hold of a partition's lock.
+/// Entries whose bits are set while a partition's lock is held once.
 const ENTRIES_PER_LOCK: usize = 1024;
 
 /// See the module.
@@ -41,32 +42,32 @@ pub(crate) struct Directory {
     words: Box<[AtomicU64]>,
     words_per_line: usize,
     lines: u64,
-    /// Values of all partitions that it is made for; with more it says yes too often.
+    /// Values of all partitions that it is sized for; beyond that, more and more partitions are asked in vain.
     values_max: u64,
     _charge: Charge,
 }
 
-/// Some of a region's partitions.
+/// A set of partitions of one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions(Box<[u64]>);
 
-/// The directories of an index.
+/// The directories of one index.
 #[derive(Clone, Default)]
 pub(crate) struct Directories {
-    /// Knows every entry there is.
+    /// The complete directory, which readers use.
     pub(crate) current: Option<Arc<Directory>>,
-    /// Is being made: knows every entry that has come since, and some of the others.
+    /// The directory that is being built: it has every entry added since the building began, and some of the older ones.
     pub(crate) next: Option<Arc<Directory>>,
 }
 
-/// The directories of a region's indexes.
+/// The directories of a region's indexes, by index.
 pub(crate) type ByIndex = HashMap<TableId, Directories>;
 
 impl Directory {
-    /// An empty one, for so many values in a region of so many partitions.
+    /// An empty directory, sized for this many values and partitions.
     ///
     /// # Errors
-    /// 53200 over the memory bound.
+    /// 53200 if it does not fit within the memory bound.
     pub(crate) fn new(account: &Arc<Account>, partition_count: u16, values: u64) -> Result<Arc<Self>> {
         let values_max = values.max(VALUES_MIN);
         let words_per_line = usize::from(partition_count).div_ceil(64);
@@ -77,12 +78,12 @@ impl Directory {
         Ok(Arc::new(Self { words, words_per_line, lines, values_max, _charge: charge }))
     }
 
-    /// Values that it is made for.
+    /// Values that it is sized for.
     pub(crate) fn values_max(&self) -> u64 {
         self.values_max
     }
 
-    /// The first words of a value's lines.
+    /// The positions of the first words of a value's lines.
     fn lines(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (lines, words_per_line) = (u128::from(self.lines), self.words_per_line);
         (0..LINES).map(move |number| {
@@ -91,7 +92,7 @@ impl Directory {
         })
     }
 
-    /// A partition has a value of this hash.
+    /// Notes that a partition has a value of this hash.
     pub(crate) fn add(&self, hash: u64, partition: PartitionId) {
         let (word, bit) = (usize::from(partition.0) / 64, 1 << (partition.0 % 64));
         for line in self.lines(hash) {
@@ -102,7 +103,7 @@ impl Directory {
         }
     }
 
-    /// Keeps the partitions that may have a value of this hash, and those of `always`.
+    /// Removes from `partitions` all but those that may have a value of this hash and those in `always`.
     fn keep(&self, hash: u64, partitions: &mut Partitions, always: &Partitions) {
         for line in self.lines(hash) {
             let words = &self.words[line..line + self.words_per_line];
@@ -124,7 +125,7 @@ fn mixed(hash: u64) -> u64 {
 }
 
 impl Partitions {
-    /// The partition that owns a key, if any can.
+    /// The partition that owns a key; no partition if no row can have the key.
     pub fn with_key(region: &Region, key: &[Datum<'_>]) -> Self {
         let mut partitions = Self::of(region.partition_count(), 0);
         if let Some(owner) = region.partition_of(key) {
@@ -133,17 +134,17 @@ impl Partitions {
         partitions
     }
 
-    /// None of a region's.
+    /// The empty set.
     pub fn none(region: &Region) -> Self {
         Self::of(region.partition_count(), 0)
     }
 
-    /// One more.
+    /// Adds a partition.
     pub fn add(&mut self, partition: PartitionId) {
         self.insert(partition.0);
     }
 
-    /// Those of another, too.
+    /// Adds the partitions of another set.
     pub fn join(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
     }
@@ -156,12 +157,12 @@ impl Partitions {
         self.0[usize::from(partition) / 64] |= 1 << (partition % 64);
     }
 
-    /// Whether a partition is among them.
+    /// Whether a partition is in the set.
     pub fn contains(&self, partition: PartitionId) -> bool {
         self.0.get(usize::from(partition.0) / 64).is_some_and(|word| word & 1 << (partition.0 % 64) != 0)
     }
 
-    /// They, in order.
+    /// The partitions in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + '_ {
         self.0.iter().zip(0u16..).flat_map(|(word, place)| {
             let mut left = *word;
@@ -174,22 +175,22 @@ impl Partitions {
     }
 }
 
-/// The hashes by which an index with values in these columns is asked: of its first value, and of all of them. An index by
-/// hash is asked for all only.
+/// How many leading columns are hashed for the directories of an index: one, and all of them. An index by hash can only be asked for all.
 pub(crate) fn hashed_lengths(kind: IndexKind, columns: usize) -> impl Iterator<Item = usize> {
     let first = (kind == IndexKind::Btree && columns > 1).then_some(1);
     first.into_iter().chain([columns])
 }
 
 impl Region {
-    /// The partitions that may have a row, visible to the snapshot, which all of these probes find; `None`: any may.
+    /// The partitions that may have a row which is visible to the snapshot and found by all of these probes; `None` if it can be any
+    /// partition.
     pub fn candidates(&self, snapshot: &Snapshot, probes: &[Probe]) -> Option<Partitions> {
         let asked: Vec<&[Probe]> = probes.iter().map(std::slice::from_ref).collect();
         self.candidates_of(snapshot, &asked)
     }
 
-    /// The partitions that may have a row, visible to the snapshot, which one probe of each of these lists finds; `None`: any
-    /// may.
+    /// The partitions that may have a row which is visible to the snapshot and found by one probe of each of these lists; `None` if it
+    /// can be any partition.
     pub fn candidates_of(&self, snapshot: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
         if self.is_younger_than(snapshot) {
             // Whoever reads any of them is told so.
@@ -244,7 +245,7 @@ impl Region {
         Some(partitions)
     }
 
-    /// The partition of all rows that a probe finds, where its values say that.
+    /// The partition of all rows that a probe finds, if the probe has values for every column of `partition_by`.
     fn partition_of_probe(&self, probe: &Probe) -> Option<PartitionId> {
         let shape = self.shape();
         let schema = &shape.schema;
@@ -269,7 +270,7 @@ impl Region {
         key::hash(&self.common().hasher, values.iter().map(Value::as_datum))
     }
 
-    /// Makes the directories that are missing, too full or too large. Called by one thread at a time.
+    /// Builds the directories that are missing, too full or too large. Called by one thread at a time.
     pub(crate) fn refresh_directories(&self) {
         let indexes = self.every_index();
         if indexes.is_empty() && self.directories().read().is_empty() {
@@ -316,7 +317,7 @@ impl Region {
         }
     }
 
-    /// Puts a directory, filled from the entries that there are, in the place of an index's own.
+    /// Replaces the directory of an index by one that has been filled from its entries.
     fn change_directory(&self, index: TableId, next: &Arc<Directory>) {
         // First for the partitions that will come, then for those that are there: from then on none misses an entry.
         self.directories().write().entry(index).or_default().next = Some(Arc::clone(next));
@@ -348,7 +349,7 @@ impl Region {
         }
     }
 
-    /// An index without entries has no directory: every partition is asked, and answers at once.
+    /// Removes the directory of an index without entries: every partition is asked, which is cheap then.
     fn forget_directory(&self, index: TableId) {
         if self.directories().write().remove(&index).is_none() {
             return;

@@ -18,13 +18,13 @@ use crate::taken::unclaim;
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.
 pub struct Entry<'a>(Place<'a>);
 
-/// Where the writes of an entry go.
+/// The target of an entry's writes.
 enum Place<'a> {
-    /// To the partition, at once.
+    /// The partition, at once.
     Stored(StoredEntry<'a>),
-    /// To a transaction.
+    /// The buffered writes of a transaction.
     Pending(PendingEntry<'a>),
-    /// Nowhere: no row can have the key.
+    /// None: no row can have the key.
     Nowhere(&'a Region),
 }
 
@@ -34,22 +34,22 @@ struct StoredEntry<'a> {
     partition: Guard<'a>,
     key: &'a [Datum<'a>],
     located: Located,
-    /// Whose locks do not stop it.
+    /// The owner whose locks do not stop the entry; 0 is nobody.
     owner: u64,
     obstacle: Obstacle,
-    /// A write was refused because of a lock that forbids it.
+    /// The strength of lock that the last write needed and was refused.
     stopped: Option<Strength>,
     stamp: Option<Stamp>,
 }
 
-/// What a write of an entry must look at first.
+/// What stands in the way of a write to the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Nothing: nearly always.
+    /// Nothing: the usual case.
     None,
-    /// Somebody may watch the key.
+    /// Another session may watch the key.
     Watched,
-    /// Somebody else has locked the row.
+    /// Another owner has locked the row.
     Locked(Forbidden),
 }
 
@@ -83,7 +83,7 @@ impl<'a> Entry<'a> {
         }))
     }
 
-    /// Of a key that no row can have.
+    /// An entry of a key that no row can have.
     pub(crate) fn nowhere(region: &'a Region) -> Self {
         Self(Place::Nowhere(region))
     }
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
         Self(Place::Pending(entry))
     }
 
-    /// The row, if there is one.
+    /// The row of the key, if there is one.
     #[inline]
     pub fn row(&self) -> Option<RowRef<'_>> {
         match &self.0 {
@@ -102,10 +102,10 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether the row may be deleted: what is done before a DELETE must not be done twice.
+    /// Checks that the row may be deleted, before work that must be done once for a DELETE.
     ///
     /// # Errors
-    /// 55P03 where somebody else has locked it.
+    /// 55P03 if another owner has locked the row.
     pub fn check_delete(&mut self) -> Result<()> {
         match &mut self.0 {
             Place::Stored(entry) if entry.obstacle != Obstacle::None => entry.check_lock(true),
@@ -113,7 +113,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The lock because of which the last write was refused.
+    /// The lock that the last write was refused for.
     pub(crate) fn stopped_by(&self) -> Option<LockRequest> {
         match &self.0 {
             Place::Stored(entry) => {
@@ -124,7 +124,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The schema that rows and changes are in the order of.
+    /// The schema that gives the order of values in rows and changes.
     pub fn schema(&self) -> Arc<TableSchema> {
         match &self.0 {
             Place::Stored(entry) => entry.region.schema(),
@@ -133,7 +133,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Applies one write of this key. Nothing is changed when an error comes back.
+    /// Applies one write of this key. An error leaves everything as it was.
     #[inline]
     pub fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
         match &mut self.0 {
@@ -181,7 +181,7 @@ impl StoredEntry<'_> {
         Ok(self.note(&change))
     }
 
-    /// What was done is seen by this entry, and by whoever watches the key.
+    /// Makes a change known to this entry and to the watchers of the key.
     #[inline]
     fn note(&mut self, change: &Change) -> Applied {
         if change.applied != Applied::Nothing {
@@ -204,7 +204,7 @@ impl StoredEntry<'_> {
         }
     }
 
-    /// The same where an index is unique, or computes something.
+    /// The same for a table with unique or computed indexes or with CHECK constraints.
     fn apply_checked(&mut self, mutation: &Mutation<'_>) -> Result<Applied> {
         let write = mutation.write();
         let claims = loop {
@@ -234,11 +234,12 @@ impl StoredEntry<'_> {
         Ok(self.note(&change))
     }
 
-    /// Ends the row for good that has values which this one is to have, if its time has come: whether there was one. It may
-    /// be in another partition, whose lock nobody may wait for who has one: this one is given up meanwhile.
+    /// Removes the expired row that still has the unique values of this write, and returns whether there was one. That row may be in
+    /// another partition. Because no thread that holds one partition's lock may wait for another, this entry's lock is released
+    /// meanwhile.
     ///
     /// # Errors
-    /// 40001 where this key's row, or the table, is another one by then; 55P03 where somebody has locked the row.
+    /// 40001 if this key's row or the table has changed by then; 55P03 if another owner has locked the expired row.
     fn bury_holder(&mut self, clash: &Clash, is_insert: bool) -> Result<bool> {
         let region = self.region;
         if !region.may_lose(clash, self.id) {
@@ -274,7 +275,7 @@ impl StoredEntry<'_> {
     }
 }
 
-/// A write to a key that no row can have.
+/// Answers a write to a key that no row can have.
 fn apply_nowhere(region: &Region, write: &Mutation<'_>) -> Result<Applied> {
     if region.is_dropped() {
         return Err(region.gone());
@@ -290,7 +291,7 @@ fn apply_nowhere(region: &Region, write: &Mutation<'_>) -> Result<Applied> {
     }
 }
 
-/// The write is of this key, and what it stores may be stored.
+/// Checks that a write is of this key and that the values it stores are allowed.
 pub(crate) fn check(shape: &Shape, key: &[Datum<'_>], mutation: &Mutation<'_>) -> Result<()> {
     let same = |other: &[Datum<'_>]| other.len() == key.len() && other.iter().zip(key).all(|(a, b)| key::equal(a, b));
     let right_key = match mutation {

@@ -14,10 +14,10 @@ use crate::snapshot::Registry;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The ordinal by which a scan is asked for when the life of rows ends; NULL where it does not.
+/// The ordinal by which a scan asks for the time at which rows expire; NULL for rows that do not.
 pub const EXPIRES_AT: usize = usize::MAX;
 
-/// What [`EXPIRES_AT`] reads as: no column of a table, but it has a name and a type.
+/// The column that a scan of [`EXPIRES_AT`] returns. No table has it among its columns.
 pub fn expires_at_column() -> ColumnDef {
     ColumnDef {
         id: ColumnId(u32::MAX),
@@ -31,41 +31,41 @@ pub fn expires_at_column() -> ColumnDef {
 /// The last instant of PostgreSQL's timestamps, in microseconds since 1970: the end of the year 294276.
 const LAST_MICROS: i64 = 9_223_371_331_199_999_999;
 
-/// What a write says about the life of its row.
+/// What a write says about the lifetime of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// A row that is there keeps what it has; a new one gets what its table gives.
+    /// An existing row keeps its deadline; a new one gets the table's default.
     Keep,
-    /// What the table gives.
+    /// The table's default.
     Table,
-    /// A time of the row's own: milliseconds since 1970-01-01 00:00 UTC.
+    /// A deadline of the row's own, in milliseconds since 1970-01-01 00:00 UTC.
     At(i64),
-    /// None, whatever the table gives.
+    /// No deadline, whatever the table's default is.
     Never,
 }
 
-/// When a row's life ends: milliseconds since 1970 less one, so that the last time there is differs from none, and in the lowest
-/// bit whether the row was given it for itself. Greater means later.
+/// When a row expires: milliseconds since 1970 less one, so that the last possible time differs from "never". The lowest bit says whether
+/// the deadline is the row's own. Deadlines compare as their times do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(u64);
 
 impl Deadline {
-    /// The table gives none.
+    /// No deadline, because the table has no default.
     pub(crate) const NONE: Self = Self(u64::MAX - 1);
-    /// None, whatever the table gives.
+    /// No deadline, because a write said so.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// What the table gives.
+    /// A deadline by the table's default.
     pub(crate) fn of_table(millis: u64) -> Self {
         Self(millis.saturating_sub(1).saturating_mul(2).min(Self::NONE.0))
     }
 
-    /// The row's own.
+    /// A deadline of the row's own.
     pub(crate) fn of_row(millis: i64) -> Self {
         Self((millis.max(1) as u64 - 1) << 1 | 1)
     }
 
-    /// Whether the row was given it for itself.
+    /// Whether the deadline is the row's own.
     pub(crate) fn is_own(self) -> bool {
         self.0 & 1 == 1
     }
@@ -75,7 +75,7 @@ impl Deadline {
         (self < Self::NONE).then(|| (self.0 >> 1) as i64 + 1)
     }
 
-    /// As [`EXPIRES_AT`] shows it.
+    /// The value that [`EXPIRES_AT`] shows.
     pub(crate) fn datum(self) -> Datum<'static> {
         match self.millis() {
             Some(millis) => Datum::Timestamp(millis.saturating_mul(1000).min(LAST_MICROS)),
@@ -83,13 +83,13 @@ impl Deadline {
         }
     }
 
-    /// Whether it has come at a time, in milliseconds since 1970.
+    /// Whether the deadline has passed at a time, in milliseconds since 1970.
     #[inline]
     pub(crate) fn has_passed(self, millis: u64) -> bool {
         self.0 >> 1 < millis
     }
 
-    /// What a write gives a row that had `old`, in a table of this `ttl_ms`.
+    /// The deadline of a row after a write, if it had `old` before, in a table with this `ttl_ms`.
     pub(crate) fn given(expiry: Expiry, old: Option<Self>, ttl_ms: u64, now: u64) -> Self {
         let of_table = || if ttl_ms == 0 { Self::NONE } else { Self::of_table(now.saturating_add(ttl_ms)) };
         match (expiry, old) {
@@ -101,7 +101,7 @@ impl Deadline {
         }
     }
 
-    /// What a write would have said that gave a row this.
+    /// The [`Expiry`] that a write would need to give a row this deadline.
     pub(crate) fn expiry(self) -> Expiry {
         match self.millis() {
             Some(millis) => Expiry::At(millis),
@@ -110,12 +110,12 @@ impl Deadline {
     }
 }
 
-/// What rows of a table keep beside their values.
+/// What a table keeps for each row beside its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Keep {
-    /// When they were used last: 4 bytes a row.
+    /// The time of the last use: 4 bytes a row.
     pub(crate) used: bool,
-    /// How often they are used: a byte a row.
+    /// The number of uses, on a logarithmic scale: 1 byte a row.
     pub(crate) counts: bool,
 }
 
@@ -126,10 +126,10 @@ impl Keep {
     }
 }
 
-/// The unit in which the last use of rows is kept: 2^shift milliseconds.
+/// The unit in which the time of a row's last use is kept: 2^shift milliseconds.
 ///
-/// A use has 32 bits and begins again after 2^32 units. Units are 2^-23 of `max_idle_ms` at most, or an eighth of a second
-/// without one: a row would have to lie for 128 times `max_idle_ms`, or for 8 years, to be taken for younger than it is.
+/// Such a time has 32 bits and wraps after 2^32 units. A unit is at most 2^-23 of `max_idle_ms`, or an eighth of a second without that
+/// option. So a row would have to be unused for 128 times `max_idle_ms`, or for 8 years, before it could be mistaken for a younger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit(u32);
 
@@ -143,13 +143,13 @@ impl Unit {
         }
     }
 
-    /// A time, in milliseconds since 1970.
+    /// The units of a time in milliseconds since 1970.
     #[inline]
     pub(crate) fn stamp(self, millis: u64) -> u32 {
         (millis >> self.0) as u32
     }
 
-    /// Milliseconds, to a unit, from a use to a time; none to a time before the use.
+    /// Milliseconds from a use to a time, to the precision of a unit; 0 if the time is before the use.
     #[inline]
     pub(crate) fn since(self, used: u32, millis: u64) -> u64 {
         let units = self.stamp(millis).wrapping_sub(used);
@@ -157,12 +157,12 @@ impl Unit {
     }
 }
 
-/// Rows that nobody has deleted and that are gone.
+/// Numbers of rows that ended without being deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Their time had come.
+    /// Rows that expired.
     pub expired: u64,
-    /// They made room for others.
+    /// Rows that were evicted.
     pub evicted: u64,
 }
 
@@ -172,17 +172,17 @@ impl Ended {
     }
 }
 
-/// Rows whose life ends at a time that is known.
+/// The rows that have a deadline, in sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expiring {
-    /// How many.
+    /// How many there are.
     pub rows: u64,
-    /// The sum of their times, in milliseconds since 1970.
+    /// The sum of their deadlines, in milliseconds since 1970.
     millis: u128,
 }
 
 impl Expiring {
-    /// One more.
+    /// Adds a row.
     pub(crate) fn add(&mut self, deadline: Deadline) {
         if let Some(millis) = deadline.millis() {
             self.rows += 1;
@@ -190,7 +190,7 @@ impl Expiring {
         }
     }
 
-    /// One that was added is gone.
+    /// Removes a row that was added.
     pub(crate) fn remove(&mut self, deadline: Deadline) {
         if let Some(millis) = deadline.millis() {
             self.rows -= 1;
@@ -198,13 +198,13 @@ impl Expiring {
         }
     }
 
-    /// These and others.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { rows: self.rows + other.rows, millis: self.millis + other.millis }
     }
 
-    /// How long they live on average from a time on, both in milliseconds, that since 1970; 0 without rows.
+    /// Their average remaining lifetime in milliseconds, from `now` in milliseconds since 1970; 0 without rows.
     pub fn average_left(self, now: u64) -> u64 {
         let rows = u128::from(self.rows);
         let left = self.millis.saturating_sub(rows * u128::from(now));
@@ -212,22 +212,22 @@ impl Expiring {
     }
 }
 
-/// What the partitions of a region share.
+/// What the partitions of a region share about the lifetimes of rows.
 pub(crate) struct Lives {
     registry: Arc<Registry>,
     /// Whether any row has, or may have, a deadline.
     is_on: AtomicBool,
-    /// Rows that ended because their time had come.
+    /// Rows that expired.
     expired: AtomicU64,
-    /// Rows that made room for others.
+    /// Rows that were evicted.
     evicted: AtomicU64,
-    /// What random choices are made from.
+    /// The state of the generator of random numbers.
     seed: AtomicU64,
-    /// Rows make room for others.
+    /// Whether the table evicts rows when memory runs short.
     pub(crate) evicts: AtomicBool,
-    /// Held by whoever lets rows go.
+    /// Held by the thread that evicts.
     pub(crate) relieving: Mutex<()>,
-    /// The partition that is next to let rows go, counted on for ever.
+    /// A counter; modulo the number of partitions it is the next one to evict from.
     pub(crate) next_place: AtomicU64,
 }
 
@@ -257,7 +257,7 @@ impl Lives {
         millis_of(self.registry.last())
     }
 
-    /// Whether a deadline has come now. Whoever was told so has later timestamps than it.
+    /// Whether a deadline has passed now. A caller that is told so gets later timestamps than the deadline.
     #[inline]
     pub(crate) fn has_come(&self, deadline: Deadline) -> bool {
         deadline < Deadline::NONE && deadline.has_passed(self.now()) && {
@@ -272,7 +272,7 @@ impl Lives {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Rows have deadlines from now on: snapshots read the time.
+    /// Notes that rows may have deadlines from now on, so that snapshots read the clock.
     pub(crate) fn start(&self) {
         if !self.is_on() {
             self.registry.read_time();
@@ -301,19 +301,19 @@ impl Lives {
     }
 }
 
-/// How often a row is used, as Redis counts it for `allkeys-lfu`: a logarithm, of which time takes one away a minute.
+/// How often a row is used, on the scale that Redis uses for `allkeys-lfu`: a logarithm that loses one for each minute without use.
 pub(crate) mod frequency {
-    /// What a new row begins with, so that it is not the first to go.
+    /// The count of a new row: not 0, so that it is not the first to be evicted.
     pub(crate) const NEW: u8 = 5;
     const LOG_FACTOR: u64 = 10;
     const DECAY_MS: u64 = 60_000;
 
-    /// A count after so many milliseconds without use.
+    /// The count after this many milliseconds without use.
     pub(crate) fn decayed(count: u8, idle_ms: u64) -> u8 {
         count.saturating_sub(u8::try_from(idle_ms / DECAY_MS).unwrap_or(u8::MAX))
     }
 
-    /// A count after one more use: the higher it is, the less likely it rises.
+    /// The count after one more use: the higher it is, the less likely it rises.
     pub(crate) fn used(count: u8, random: u64) -> u8 {
         let above = u64::from(count.saturating_sub(NEW));
         if random.is_multiple_of(above * LOG_FACTOR + 1) { count.saturating_add(1) } else { count }

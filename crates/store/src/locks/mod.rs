@@ -34,12 +34,12 @@ pub(crate) use table::LockTable;
 pub(crate) use watch::Sight;
 pub use watch::Watch;
 
-/// How a row is locked: PostgreSQL's four ways, each of which forbids others all that the one before it does.
+/// The strength of a row lock. PostgreSQL has four; each conflicts with everything that the one before it conflicts with, and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strength {
-    /// FOR KEY SHARE: the row stays, with its key.
+    /// FOR KEY SHARE: the row keeps its key and is not deleted.
     KeyShare,
-    /// FOR SHARE: the row stays as it is.
+    /// FOR SHARE: the row does not change.
     Share,
     /// FOR NO KEY UPDATE, and UPDATE of columns that are not in the key.
     NoKeyUpdate,
@@ -48,8 +48,8 @@ pub enum Strength {
 }
 
 impl Strength {
-    /// Whether two transactions cannot have a row in these ways at one time. (PostgreSQL's manual, table "Conflicting
-    /// Row-Level Locks".)
+    /// Whether two transactions cannot hold locks of these strengths on one row at the same time: PostgreSQL's manual, table "Conflicting
+    /// Row-Level Locks".
     pub fn conflicts(self, other: Self) -> bool {
         self.mask() & other.bit() != 0
     }
@@ -58,7 +58,7 @@ impl Strength {
         1 << self as u8
     }
 
-    /// The bits of the ways that it conflicts with.
+    /// The strengths that it conflicts with, as bits.
     fn mask(self) -> u8 {
         match self {
             Self::KeyShare => 0b1000,
@@ -68,7 +68,7 @@ impl Strength {
         }
     }
 
-    /// The clause that asks for it.
+    /// The clause of SELECT that asks for it.
     pub fn clause(self) -> &'static str {
         match self {
             Self::KeyShare => "FOR KEY SHARE",
@@ -89,31 +89,31 @@ impl Strength {
     }
 }
 
-/// Who holds and waits.
+/// An owner of locks, which holds them and waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Unique for the life of the store; 0 is nobody.
+    /// Unique for the life of the store; 0 is no owner.
     pub(crate) id: u64,
-    /// The number of the session, as its client knows it; 0 for one of the RESP door.
+    /// The process number of the session, as its client knows it; 0 for a session of the RESP door.
     pub(crate) pid: i32,
 }
 
 impl Owner {
-    /// Somebody who holds nothing.
+    /// No owner.
     pub(crate) const NOBODY: Self = Self { id: 0, pid: 0 };
 }
 
-/// A row in the table of locks.
+/// The name of a row in the table of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RowId {
     pub(crate) table: TableId,
     pub(crate) hash: u64,
 }
 
-/// Rows of one region that somebody locks or watches.
+/// The rows of one region that are locked or watched.
 pub(crate) struct Attention {
     table: TableId,
-    /// Entries of the region in the shards.
+    /// The number of the region's entries in the shards.
     rows: AtomicU32,
     locks: Arc<LockTable>,
 }
@@ -123,7 +123,7 @@ impl Attention {
         Arc::new(Self { table, rows: AtomicU32::new(0), locks: Arc::clone(locks) })
     }
 
-    /// Whether a writer must look further. Asked with the partition locked.
+    /// Whether a writer must look at the locks. Asked with the partition locked.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.rows.load(Ordering::Relaxed) != 0
@@ -134,7 +134,7 @@ impl Attention {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// The hashes of their keys.
+    /// The key hashes of these rows.
     pub(crate) fn hashes(&self) -> Vec<u64> {
         self.locks.hashes(self.table)
     }
@@ -147,30 +147,29 @@ impl Attention {
         RowId { table: self.table, hash }
     }
 
-    /// What somebody else's locks forbid.
+    /// What the locks of other owners forbid to do with a row.
     pub(crate) fn forbidden(&self, hash: u64, owner: u64) -> Forbidden {
         self.locks.forbidden(self.row(hash), owner)
     }
 
-    /// What a writer of a row has to wait for, where somebody else has locked it.
+    /// The request by which a writer waits for a row that another owner has locked.
     pub(crate) fn request(self: &Arc<Self>, hash: u64, strength: Strength) -> LockRequest {
         LockRequest { attention: Arc::clone(self), hash, strength }
     }
 
-    /// Any row of the region that somebody else has locked.
+    /// The request for any row of the region that another owner has locked.
     pub(crate) fn request_any(self: &Arc<Self>, owner: u64) -> Option<LockRequest> {
         let hash = self.locks.any_held(self.table, owner)?;
         Some(self.request(hash, Strength::Update))
     }
 
-    /// A row was written: tells whoever watches it. With the partition locked.
+    /// Tells the watchers of a row that it was written. Called with the partition locked.
     #[cold]
     pub(crate) fn touch(&self, hash: u64) {
         self.locks.touch(self.row(hash));
     }
 
-    /// Whether a row may go to make room: not while somebody has locked it. Tells whoever watches it that it goes. With the
-    /// partition locked.
+    /// Whether a row may be evicted, which it may not while it is locked. If so, its watchers are told. Called with the partition locked.
     #[cold]
     pub(crate) fn lets_go(&self, hash: u64) -> bool {
         let is_free = self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing;
@@ -180,33 +179,33 @@ impl Attention {
         is_free
     }
 
-    /// All rows were.
+    /// Tells the watchers of all rows that these were written.
     #[cold]
     pub(crate) fn touch_all(&self) {
         self.locks.touch_all(self.table);
     }
 
-    /// Who holds which of the region's rows, and who waits.
+    /// The owners of the region's locks, and those that wait.
     pub(crate) fn list(&self) -> Vec<LockInfo> {
         self.locks.list(self.table)
     }
 }
 
-/// What the locks of others forbid to do with a row.
+/// What the locks of other owners forbid to do with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forbidden {
     /// Nothing.
     Nothing,
-    /// To delete it.
+    /// Deleting it.
     Delete,
-    /// To write it.
+    /// Writing it.
     Write,
-    /// To write it, by who may be changing it or about to.
+    /// Writing it, because the owner may be changing it or is about to.
     Change,
 }
 
 impl Forbidden {
-    /// Whether a write is.
+    /// Whether it covers a write.
     pub(crate) fn covers(self, deletes: bool) -> bool {
         match self {
             Self::Nothing => false,
@@ -241,21 +240,21 @@ impl std::fmt::Debug for LockRequest {
     }
 }
 
-/// A lock, or a wish for one, as `pg_locks` shows it.
+/// A lock, or a request that waits for one, as `pg_locks` shows it.
 #[derive(Clone, Debug)]
 pub struct LockInfo {
-    /// The session's number; 0 for one of the RESP door.
+    /// The session's process number; 0 for a session of the RESP door.
     pub pid: i32,
-    /// The hash of the row's key: the same for all who lock the same row, and without a meaning otherwise.
+    /// The hash of the row's key: equal for equal rows, and without any other meaning.
     pub row: u64,
-    /// How it is locked.
+    /// Its strength.
     pub strength: Strength,
-    /// Since when its owner waits for it; `None`: it is held.
+    /// Since when its owner waits for it; `None` if it is held.
     pub waits_since: Option<Instant>,
 }
 
-/// 55P03, which says that a write was stopped by somebody's lock before it changed anything. Whoever can wait does, and
-/// tries again; a client hears of it where nobody can.
+/// 55P03: a lock stopped a write before it changed anything. Callers that can wait do so and try again; otherwise the client gets this
+/// error.
 pub(crate) fn stopped() -> Error {
     Error::new(ErrorCode::LockNotAvailable, "could not obtain lock on row: another transaction has locked it")
         .with_hint("retry the statement")
