@@ -1,6 +1,7 @@
-//! Datums as an Arrow array, through the store's own columns.
+//! Builds Arrow arrays from datums, through the store's own columns.
 //!
-//! Called by scans for columns younger than a segment, and by the query crate for VALUES, for results and for rows of shards.
+//! Called by scans for columns that are younger than a segment, and by the query crate for VALUES, for results and
+//! for rows of shards.
 
 use arrow::array::ArrayRef;
 use ashlar_base::{Datum, Result, SqlType, Value};

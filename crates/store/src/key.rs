@@ -1,8 +1,8 @@
 //! Keys: their hash, their equality, and the partition that owns them.
 //!
-//! Called by `rows` for its index and by `region` to find the partition. Two key values are equal when their
-//! canonical texts are: -0.0 is 0.0, NaN is NaN, and integers compare by value. Indexes hash values of further types,
-//! those alike that `order` has for equal.
+//! Called by `rows` for its index and by `region` to find the partition. Two key values are equal if their canonical
+//! texts are: -0.0 equals 0.0, NaN equals NaN, and integers compare by value. Indexes also hash values of types that
+//! cannot be keys; values that are equal in `order` have equal hashes.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};

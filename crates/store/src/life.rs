@@ -1,9 +1,9 @@
-//! How long rows live: what a write says about it, the one number that each row keeps of it, and what a region's
-//! partitions share for it.
+//! Lifetimes of rows: what a write may say about them, the deadline that a row keeps, and what a region's partitions
+//! share for them.
 //!
-//! A row's deadline is a time of the commit clock, known beforehand: a snapshot sees the row if it is older than that. So
-//! a deadline that has passed needs no write to be seen by everybody, and nothing that a snapshot sees changes while it
-//! is open. Called by `partition::life`, `segment::life` and `writeset`.
+//! A deadline is a time of the commit clock that is known beforehand: a snapshot sees the row if the snapshot is
+//! older. So nothing has to be written for a row to expire for everybody, and nothing that an open snapshot sees
+//! changes. Called by `partition::life`, `segment::life` and `writeset`.
 
 use std::sync::Arc;
 

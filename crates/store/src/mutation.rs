@@ -1,4 +1,4 @@
-//! A write of one row, as the key path, a transaction's commit and, later, logs and backups share it.
+//! A write of one row, as the key path and a transaction's commit share it.
 
 use ashlar_base::Datum;
 

@@ -1,7 +1,7 @@
-//! An owner of locks: what it has taken, in order, and what it waits for.
+//! An owner of locks: those that it holds, in the order in which it took them, and the one that it waits for.
 //!
-//! Owned by a transaction, or by a write that goes straight to its partition and found a lock there. Lets everything go
-//! when it is dropped.
+//! Owned by a transaction, or by a write that goes straight to its partition and found a lock there. Releases all
+//! locks when it is dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;

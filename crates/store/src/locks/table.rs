@@ -1,7 +1,7 @@
-//! The table of locks: entries in shards, and the one map of those who wait.
+//! The table of locks: entries in shards, and the one map of waiting owners.
 //!
-//! Called by holders, writers and watches. What nobody waits for is done with one shard locked; to begin to wait, to stop
-//! waiting, and to let go of what others wait for takes the map of waits first.
+//! Called by holders, writers and watches. An operation on a lock that nobody waits for locks one shard. Beginning to
+//! wait, ceasing to wait, and releasing a lock that others wait for take the mutex of the map of waits first.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};

@@ -1,7 +1,7 @@
-//! Watches of keys: whether somebody has written a key since, be it with the value that it had, or its row has ended by
-//! itself.
+//! Watches of keys: whether a key has been written since, even with the same value, or its row has expired.
 //!
-//! Made by WATCH of the RESP door. Keeps no snapshot: a client that watches and never comes back holds no old version.
+//! Made by WATCH of the RESP door. A watch holds no snapshot, so a client that watches and never returns keeps no old
+//! version alive.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! What an index has computed of the rows of a partition: which of them it has, and the values of its expressions.
+//! The results of an index's expressions for the rows of a partition, and which rows the index has at all.
 //!
-//! Called by `indexes`, which asks for a value whenever it compares rows: nothing is computed a second time. Rows go by the
-//! ids that entries of indexes have.
+//! Called by `indexes`, which asks for a value whenever it compares rows, so that nothing is computed twice. Rows are
+//! named by the ids that the entries of indexes have.
 
 use std::collections::HashMap;
 use std::sync::Arc;

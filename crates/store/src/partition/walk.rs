@@ -1,7 +1,8 @@
-//! Rows of a partition that somebody names: by their keys, by several values of an index, or as the first ones in its order.
+//! Rows of a partition that are asked for by their keys, by several values of an index, or as the first ones in its
+//! order.
 //!
-//! Called by `region::wanted` under the partition's lock. Each gives row ids that a snapshot sees, or `None` where reading all
-//! rows is no more work.
+//! Called by `region::wanted` under the partition's lock. Each function returns the ids of rows that a snapshot sees,
+//! or `None` if reading all rows is no more work.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;

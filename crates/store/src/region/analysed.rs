@@ -1,4 +1,4 @@
-//! What ANALYZE found out about a region.
+//! The statistics of a region, as ANALYZE has gathered them.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The secondary indexes of a region: which there are, and how one is made and forgotten.
+//! The secondary indexes of a region: how one is created and removed.
 //!
-//! Called by DDL. What an index holds is in the partitions: see `partition::indexes`.
+//! Called by DDL. The entries of an index are in the partitions: see `partition::indexes`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! Unique indexes of a region: whether they hold yet, and who has a value.
+//! Unique indexes of a region: whether they are complete yet, and which row has a value.
 //!
 //! Called by commits and by the buffered writes of transactions.
 

@@ -1,7 +1,8 @@
-//! Taking over the rows of another `Rows`, segments and all.
+//! Takes over the rows of another `Rows`, whole segments at a time.
 //!
-//! Called by `partition::apply` for rows that arrived in bulk. What is copied is index entries, and not even those
-//! where nothing was before; and rows where there are so few of them that a segment of their own would be in the way of every query.
+//! Called by `partition::apply` for rows that arrived in bulk. Only index entries are copied, and not even those if
+//! there were no rows before. A few rows are copied, too, instead of getting a segment of their own that every query
+//! would have to visit.
 
 use ashlar_base::Result;
 

@@ -1,7 +1,7 @@
-//! Many rows at once, copied column by column from where they waited.
+//! Appends many rows at once, copied column by column from the buffer that they waited in.
 //!
-//! Called by `partition::apply` for rows that arrived in bulk, in partitions that nobody else knows: nothing was made ready for them
-//! by `reserve_rows`.
+//! Called by `partition::apply` for rows that arrived in bulk, in partitions that no other thread knows yet.
+//! `reserve_rows` has not been called for them.
 
 use std::sync::Arc;
 

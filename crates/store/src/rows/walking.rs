@@ -1,7 +1,7 @@
-//! All rows in the order in which they lie, some at a time: what an index is made from while rows come and go.
+//! All rows in the order in which they lie, some at a time: how an index is filled while rows come and go.
 //!
-//! Called by `partition::indexes`. Between two steps segments may be added and may go; what must not be is that rows move from one to
-//! another.
+//! Called by `partition::indexes`. Between two steps segments may be added and removed, but rows must not move from
+//! one to another.
 
 use super::{Rows, join, split};
 

@@ -1,16 +1,19 @@
-//! How an index gets the rows that were there before it: some at a time, while others write.
+//! How an index gets the rows that existed before it: a few at a time, while others write.
 //!
 //! ```text
 //!   rows as they lie   | entered        | awaited              | entered by those who write them |
 //!                                       next                   end: where the rows ended when the index came
 //! ```
-//! The index is there from the first step on. Whoever writes enters what he writes, behind the end. A row that is awaited has no
-//! entry, and no values for itself in a unique index, until its turn comes. Whoever writes it again takes its values for a new row,
-//! which has an entry: it is not overwritten where it lies. Rows do not move from one segment to another meanwhile.
 //!
-//! Called by `region::indexes`, once in each hold of the partition's lock: what is read, computed, claimed and entered in one step is
-//! bounded by rows and by bytes. Copies of what expressions read are charged before they are made. What is computed of several rows is
-//! too; what is computed of a row alone, of which nobody knows before how much it is, before there is any of the next one.
+//! The index exists from the first step on. A writer enters the rows that it writes, behind the end. A row that is
+//! still awaited has no entry, and holds no values of a unique index, until its turn comes. If it is written again
+//! before that, the new version is a new row with an entry of its own, and is not overwritten in place. Rows do not
+//! move between segments meanwhile.
+//!
+//! Called by `region::indexes`, once each time that it holds the partition's lock. What one step reads, computes,
+//! claims and enters is bounded by rows and by bytes. Copies of what expressions read are charged before they are
+//! made. So are the results if several rows are computed together; the result for a row that is computed alone has no
+//! known bound, and is charged before the next row is computed.
 
 use std::sync::Arc;
 
