@@ -24,7 +24,7 @@ use crate::sharded::ShardedTable;
 /// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
 const FIRST_TABLE_ID: u32 = 16_384;
 
-/// What a name stands for.
+/// A table, by the home of its rows.
 #[derive(Clone)]
 pub enum Table {
     /// Rows in the memory of the members.
@@ -36,7 +36,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// The table as everybody sees it, of one that a transaction has altered.
+    /// The table as all sessions see it, even if this transaction has altered it.
     fn committed(&self) -> Self {
         match self {
             Self::Grid(region) => Self::Grid(region.committed()),
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// Its shape; `None` for files, which say themselves what they have.
+    /// Its shape; `None` for files, which describe themselves.
     pub(crate) fn schema(&self) -> Option<Arc<TableSchema>> {
         match self {
             Self::Grid(region) => Some(region.schema()),
@@ -74,35 +74,35 @@ impl Table {
     }
 }
 
-/// One picture of the catalog.
+/// One version of the catalog.
 #[derive(Clone, Default)]
 pub struct CatalogState {
     epoch: u64,
     tables: BTreeMap<String, Table>,
     asker: Arc<Asker>,
-    /// Servers with tables of ours.
+    /// The servers with sharded tables.
     fleet: Option<Arc<Fleet>>,
     comments: Comments,
     sequences: Sequences,
 }
 
 impl CatalogState {
-    /// Unique to this picture.
+    /// The epoch, unique to this version.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The same picture, as one session sees it.
+    /// The same version with the identity of a session.
     pub fn seen_by(&self, identity: Identity) -> Arc<Self> {
         Arc::new(Self { asker: Arc::new(Asker::new(identity)), ..self.clone() })
     }
 
-    /// Whose picture it is. What is planned with it holds for that session only.
+    /// The session's identity. A plan that reads it is valid for that session only.
     pub fn identity(&self) -> &Identity {
         self.asker.read()
     }
 
-    /// Whose picture it is, where anybody has asked.
+    /// The session's identity, if it has been read.
     pub fn asked_by(&self) -> Option<Identity> {
         self.asker.was_read().then(|| self.asker.read().clone())
     }
@@ -134,7 +134,7 @@ impl CatalogState {
         self.tables.values().any(|table| matches!(table, Table::Grid(region) if !region.every_index().is_empty()))
     }
 
-    /// The secondary index of this name, and its table. `is_gone` tells of indexes that count no more.
+    /// The secondary index of this name, and its table. `is_gone` tells which indexes no longer count.
     pub fn index(&self, name: &str, is_gone: impl Fn(&IndexDef) -> bool) -> Option<(Arc<Region>, Arc<IndexDef>)> {
         self.tables.values().find_map(|table| match table {
             Table::Grid(region) => {
@@ -146,14 +146,14 @@ impl CatalogState {
         })
     }
 
-    /// Whether an index is one of a table that there is.
+    /// Whether an index belongs to a table of this version.
     fn has_index(&self, index: &IndexDef) -> bool {
         self.tables.values().any(|table| {
             matches!(table, Table::Grid(region) if region.standing_indexes().iter().any(|known| known.id == index.id))
         })
     }
 
-    /// 42P07 where the name of a table, of its key or of one of its indexes is the name of something else.
+    /// 42P07 if the name of the table, of its key or of one of its indexes is the name of something else.
     fn check_names(&self, name: &str, region: &Region) -> Result<()> {
         let others = || self.tables.iter().filter(|(other, _)| *other != name);
         let is_index = |wanted: &str| others().any(|(_, table)| table.names_index(wanted));
@@ -178,7 +178,7 @@ impl CatalogState {
         self.tables.iter().map(|(name, table)| (name.as_str(), table))
     }
 
-    /// What is said of objects; sharded tables know by themselves what is said of theirs.
+    /// The comments of objects, except of sharded tables, which keep their own.
     pub(crate) fn comments(&self) -> &Comments {
         &self.comments
     }
@@ -186,7 +186,7 @@ impl CatalogState {
     /// The grid table of this name, as the target of DML.
     ///
     /// # Errors
-    /// 42P01 where there is no such table, 42809 where it is a foreign table.
+    /// 42P01 if there is no such table, 42809 if it is a foreign table.
     pub fn grid(&self, name: &str) -> Result<&Arc<Region>> {
         match self.tables.get(name) {
             Some(Table::Grid(region)) => Ok(region),
@@ -201,18 +201,18 @@ impl CatalogState {
         }
     }
 
-    /// Servers with tables of ours, where there can be any.
+    /// The servers with sharded tables, if there can be any.
     pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.as_ref()
     }
 
-    /// What is said of a table is said of another one, whose its sequences are too.
+    /// Gives a table the comments of another one, and its sequences.
     fn inherit(&mut self, of: TableId, table: TableId) {
         self.comments.inherit(of, table);
         self.sequences.inherit(of, table);
     }
 
-    /// Whether there is a table in other servers.
+    /// Whether there is a sharded table.
     pub(crate) fn has_sharded(&self) -> bool {
         self.tables.values().any(|table| matches!(table, Table::Sharded(_)))
     }
@@ -221,45 +221,45 @@ impl CatalogState {
 /// One change, kept until its transaction commits.
 #[derive(Clone)]
 enum Change {
-    /// Of what a name stands for.
+    /// A name gets another table, or none.
     Name { name: String, before: Option<TableId>, after: Option<Table> },
-    /// Of what is said of an object.
+    /// An object gets another comment, or none.
     Comment { subject: Subject, text: Option<Arc<str>> },
-    /// Of a sequence.
+    /// A sequence is created, changed or dropped.
     Sequence { name: String, before: Option<NamedSequence>, after: Option<NamedSequence> },
-    /// Of the table that has what is said of another one, and its sequences: whatever that is at COMMIT.
+    /// A table takes over the comments and sequences that another one has at COMMIT.
     Heir { of: TableId, table: TableId },
 }
 
-/// The changes of one transaction on top of a picture.
+/// The changes of one transaction on top of a version.
 #[derive(Clone)]
 pub struct CatalogDraft {
-    /// The picture that it was begun on.
+    /// The version that the draft began with.
     base: Arc<CatalogState>,
     state: Arc<CatalogState>,
     changes: Vec<Change>,
 }
 
 impl CatalogDraft {
-    /// The picture with the changes.
+    /// The version with the changes.
     pub fn state(&self) -> &Arc<CatalogState> {
         &self.state
     }
 
-    /// Whether an index was there when the draft was begun and is not there with its changes.
+    /// Whether an index that existed when the draft began is gone with its changes.
     pub(crate) fn has_lost(&self, index: &IndexDef) -> bool {
         self.base.has_index(index) && !self.state.has_index(index)
     }
 
-    /// How many changes there are: a mark for [`Catalog::rollback_to`].
+    /// The number of changes: a mark for [`Catalog::rollback_to`].
     pub fn mark(&self) -> usize {
         self.changes.len()
     }
 
-    /// Tables of which something is said, or that have got a sequence, are there, or made here: what is said of any other is lost.
+    /// Checks that the tables which get comments or sequences still exist or are created here: a comment on any other would be lost.
     ///
     /// # Errors
-    /// 40001 where one has been dropped, or another one has its place.
+    /// 40001 if one has been dropped or replaced.
     fn check_tables(&self, current: &CatalogState) -> Result<()> {
         for change in &self.changes {
             let table = match change {
@@ -280,14 +280,14 @@ impl CatalogDraft {
     }
 }
 
-/// The catalog: the current picture and the way to change it.
+/// The catalog: the current version, and the way to change it.
 pub struct Catalog {
     current: ArcSwap<CatalogState>,
     epochs: AtomicU64,
     ids: AtomicU32,
-    /// Held by whoever changes the picture; in it the names that are kept for tables that are being made elsewhere.
+    /// Held while a version is replaced. It contains the names that are reserved for tables being created on shards.
     publishing: Mutex<BTreeSet<String>>,
-    /// Servers with tables of ours; set once, at start.
+    /// The servers with sharded tables; set once, at startup.
     fleet: OnceLock<Arc<Fleet>>,
 }
 
@@ -314,17 +314,17 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The picture that new statements see.
+    /// The version that new statements see.
     pub fn current(&self) -> Arc<CatalogState> {
         self.current.load_full()
     }
 
-    /// The epoch of the current picture.
+    /// The epoch of the current version.
     pub fn epoch(&self) -> u64 {
         self.current.load().epoch
     }
 
-    /// The region of a grid table, where there is one of this name.
+    /// The region of the grid table of this name.
     pub fn grid_table(&self, name: &str) -> Option<Arc<Region>> {
         match self.current.load().tables.get(name)? {
             Table::Grid(region) => Some(Arc::clone(region)),
@@ -341,15 +341,15 @@ impl Catalog {
         self.current.load().tables.values().filter_map(grid).collect()
     }
 
-    /// The servers with tables of ours.
+    /// The servers with sharded tables.
     ///
     /// # Errors
-    /// 0A000 where there are none: an engine without a server around it.
+    /// 0A000 if there are none: an engine without a server around it.
     pub fn fleet(&self) -> Result<&Arc<Fleet>> {
         self.fleet.get().ok_or_else(|| Error::unsupported("tables in other servers are not supported here"))
     }
 
-    /// Sets the servers with tables of ours; the first time counts.
+    /// Sets the servers with sharded tables; only the first call counts.
     pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
         let _publishing = self.publishing.lock();
         let state = CatalogState { fleet: Some(Arc::clone(&fleet)), ..CatalogState::clone(&self.current.load()) };
@@ -362,11 +362,10 @@ impl Catalog {
         TableId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Lets a table have one more index, which [`Region::build_index_step`] then makes. `is_gone` tells of other indexes that
-    /// count no more.
+    /// Adds an index to a table, which [`Region::build_index_step`] then fills. `is_gone` tells which other indexes no longer count.
     ///
     /// # Errors
-    /// 42P07 where somebody has taken the name meanwhile, 42703 where a column has gone, 40001 where the table has.
+    /// 42P07 if the name has been taken meanwhile, 42703 if a column is gone, 40001 if the table is.
     pub fn add_index(
         &self,
         region: &Arc<Region>,
@@ -396,19 +395,19 @@ impl Catalog {
         Ok(())
     }
 
-    /// Statements that were planned with an index that is gone, or without one that there is, are planned anew.
+    /// Invalidates plans after an index has been created or dropped.
     pub(crate) fn replan(&self) {
         let _publishing = self.publishing.lock();
         self.renew(&self.current.load());
     }
 
-    /// The same picture as another one.
+    /// Replaces a version by an equal one with a new epoch.
     fn renew(&self, state: &CatalogState) {
         let epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(CatalogState { epoch, ..CatalogState::clone(state) }));
     }
 
-    /// A draft on top of the current picture.
+    /// A draft on top of the current version.
     pub fn draft(&self) -> CatalogDraft {
         let base = self.current.load_full();
         CatalogDraft { state: Arc::clone(&base), base, changes: Vec::new() }
@@ -426,7 +425,7 @@ impl Catalog {
         draft.changes.push(Change::Name { name: name.to_owned(), before: before.map(|table| table.id()), after });
     }
 
-    /// Says something of an object, or nothing more, in a draft.
+    /// Sets the comment of an object, or removes it, in a draft.
     pub(crate) fn comment(&self, draft: &mut CatalogDraft, subject: Subject, text: Option<Arc<str>>) {
         let mut next = CatalogState::clone(&draft.state);
         next.comments.set(subject, text.clone());
@@ -445,7 +444,7 @@ impl Catalog {
         draft.changes.push(Change::Sequence { name: name.to_owned(), before, after });
     }
 
-    /// Gives a table what is said of another one, and its sequences, in a draft.
+    /// Gives a table the comments and the sequences of another one, in a draft.
     pub(crate) fn inherit(&self, draft: &mut CatalogDraft, of: TableId, table: TableId) {
         let mut next = CatalogState::clone(&draft.state);
         next.inherit(of, table);
@@ -454,7 +453,7 @@ impl Catalog {
         draft.changes.push(Change::Heir { of, table });
     }
 
-    /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
+    /// Undoes the changes of a draft after `mark`; returns the tables that it had created and no longer needs.
     pub fn rollback_to(&self, draft: &mut CatalogDraft, mark: usize) -> Vec<TableId> {
         let undone = draft.changes.split_off(mark.min(draft.changes.len()));
         let kept = std::mem::take(&mut draft.changes);
@@ -479,10 +478,10 @@ impl Catalog {
         made.filter(|id| !is_known(id)).collect()
     }
 
-    /// Keeps names for a table that is being made elsewhere: until this is dropped nobody else gives one of them to anything.
+    /// Reserves names for a table that is being created on shards: until the result is dropped, nothing else can get one of them.
     ///
     /// # Errors
-    /// 42P07 where something has one of them, or will have it.
+    /// 42P07 if a name is taken or reserved.
     pub(crate) fn reserve(&self, names: Vec<String>) -> Result<Reserved<'_>> {
         let mut reserved = self.publishing.lock();
         let state = self.current.load();
@@ -493,12 +492,12 @@ impl Catalog {
         Ok(Reserved { catalog: self, names })
     }
 
-    /// Makes the changes of a draft what everybody sees, and with them the rows that `commit_rows` commits: both or none. Returns
-    /// the tables that lost their name.
+    /// Publishes the changes of a draft together with the rows that `commit_rows` commits: both or none. Returns the tables that lost
+    /// their name.
     ///
     /// # Errors
-    /// 40001 where another transaction changed one of the names since the draft was begun, or gave a table that something is said of
-    /// another place; 42P07 where a new name has been taken since or is kept for somebody else; and the errors of `commit_rows`.
+    /// 40001 if another transaction has changed one of the names since the draft began, or replaced a table that gets a comment; 42P07 if
+    /// a new name has been taken or reserved since; and the errors of `commit_rows`.
     pub fn publish(&self, draft: &CatalogDraft, commit_rows: impl FnOnce() -> Result<()>) -> Result<Vec<TableId>> {
         self.publish_with(draft, &[], commit_rows)
     }

@@ -39,33 +39,34 @@ use crate::sharded::Asking;
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
 
-/// What the engine is given.
+/// The configuration of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Bytes that all running queries may hold together.
     pub memory_bytes_max: usize,
-    /// Threads of the query pool, and streams of a plan.
+    /// Threads of the query pool, and streams of each plan.
     pub threads: usize,
     /// Rows of a batch.
     pub batch_rows: usize,
-    /// Bytes of the plans that are kept.
+    /// Bytes that cached plans may take.
     pub plan_cache_bytes_max: usize,
-    /// What has no room in memory.
+    /// Temporary files of queries that do not fit in memory.
     pub spill: SpillConfig,
-    /// How many queries run at once, and who waits.
+    /// How many queries may run at once, and how many may wait.
     pub admission: AdmissionConfig,
 }
 
-/// Stack of a thread that plans or runs queries: deep expressions are walked recursively. Taken only as it is used.
+/// Stack of a thread that plans or runs queries, in bytes: deep expressions are walked recursively. Pages are taken only as they are
+/// used.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Consumers named when memory runs out.
+/// How many memory consumers an error names when memory runs out.
 const CONSUMERS_NAMED: usize = 3;
 
-/// Of a query's memory all streams of a sort together put one in so many by for merging.
+/// All streams of a sort together reserve a fourth of a query's memory for merging.
 const SORT_SHARE: usize = 4;
 
-/// Engines that are kept beside the first: sessions of one place share theirs, with its plans.
+/// Engines kept beside the first one. Sessions in the same time zone share an engine and its plans.
 const OTHERS_MAX: usize = 32;
 
 static QUERY: Name = Name::new("query");
@@ -78,39 +79,39 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     state: SessionState,
     pool: Arc<Pool>,
-    /// The files of all sessions.
+    /// Temporary files, shared by all sessions.
     spill: Arc<SpillDir>,
-    /// The queue of all sessions.
+    /// The queue of waiting queries, shared by all sessions.
     admission: Arc<Admission>,
-    /// Shared by the engines of all sessions: each plan knows its zone.
+    /// Shared by the engines of all sessions, because each plan records its time zone.
     cache: Arc<PlanCache>,
     zone: Zone,
     operators: Operators,
     config: EngineConfig,
-    /// The same engine for other sessions; of the first engine only.
+    /// The engines for other time zones and operators. Only the first engine has them.
     others: Mutex<Vec<Arc<Engine>>>,
 }
 
-/// Whose operators plans are made of.
+/// Which implementations of operators plans are made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operators {
-    /// Of groups.
+    /// The operator that aggregates groups.
     pub groups: Whose,
-    /// Of joins by equal keys.
+    /// The operator that joins by equal keys.
     pub joins: Whose,
 }
 
-/// Whose an operator is.
+/// An implementation of an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Whose {
-    /// Ours where it applies.
+    /// Ours, where it applies.
     #[default]
     Own,
-    /// DataFusion's, to compare with.
+    /// DataFusion's, for comparison.
     Stock,
 }
 
-/// The threads that queries run on.
+/// The runtime of the query pool.
 struct Pool(Option<tokio::runtime::Runtime>);
 
 impl Drop for Pool {
@@ -164,11 +165,11 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The engine for sessions in a time zone, with these operators: it shares rows, names, threads and memory with this
-    /// one, which is the first, and has plans of its own.
+    /// The engine for sessions in a time zone, with these operators. It shares store, catalog, threads and memory with this one, which is
+    /// the first, and plans by itself.
     ///
     /// # Errors
-    /// As DataFusion's registries.
+    /// Errors of DataFusion's registries.
     pub fn of_session(self: &Arc<Self>, zone: Zone, operators: Operators) -> Result<Arc<Self>> {
         if (zone, operators) == (self.zone, self.operators) {
             return Ok(Arc::clone(self));
@@ -200,7 +201,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The time zone of the sessions that plan here.
+    /// The time zone of its sessions.
     pub fn zone(&self) -> Zone {
         self.zone
     }
@@ -210,22 +211,22 @@ impl Engine {
         &self.store
     }
 
-    /// The names.
+    /// The catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// What plans are made with.
+    /// DataFusion's state, with which plans are made.
     pub fn state(&self) -> &SessionState {
         &self.state
     }
 
-    /// Plans by text.
+    /// The cache of plans.
     pub fn cache(&self) -> &PlanCache {
         &self.cache
     }
 
-    /// What the files of running queries take.
+    /// How much the temporary files of running queries take.
     pub fn spill_statistics(&self) -> SpillStatistics {
         self.spill.statistics()
     }
@@ -266,7 +267,7 @@ impl Engine {
         Ok(pool.handle().spawn(scope::task(&QUERY, future)))
     }
 
-    /// Waits for a future, on the query pool's runtime: for a thread that serves nobody.
+    /// Runs a future to its end on the query pool's runtime. Blocks, so it is for threads that serve no clients.
     ///
     /// # Errors
     /// XX000 while the engine shuts down.
@@ -275,12 +276,12 @@ impl Engine {
         Ok(pool.handle().block_on(scope::scope(&QUERY, future)))
     }
 
-    /// What a statement of this time runs with; it may hold so many bytes, or as many as all queries together.
+    /// The resources of a statement that began at this time. It may hold `memory_max` bytes; `None`: as many as all queries together.
     pub fn means(&self, time: StatementTime, memory_max: Option<usize>) -> Means {
         Means::new(time, self.state.runtime_env(), memory_max, &self.admission)
     }
 
-    /// What a plan runs with: the view of the store travels as an extension.
+    /// The context in which a plan runs: the view of the store travels with it as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
         let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
         let (reads_replicas, turn) = (means.reads_replicas, Arc::clone(means.turn()));

@@ -27,21 +27,22 @@ pub struct Means {
     pub role: Arc<str>,
     /// The shards that this statement cannot read.
     pub barrier: Barrier,
-    /// The common snapshot of all shards that it sees; `None`: a snapshot of its own for each.
+    /// The common snapshot of all shards that it reads; `None` if it reads a snapshot of its own on each.
     pub moment: Option<Arc<Moment>>,
-    /// Whether the snapshots of shards are fixed before the first row is requested, because other statements run before the last one is.
+    /// Whether the snapshots of shards are fixed before the first row is requested, because other statements may run before the last one
+    /// is.
     pub is_fixed: bool,
     /// Whether replicas of shards may be read.
     pub reads_replicas: bool,
-    /// Requests to the session for what only its transaction's connections can see.
+    /// Requests to the session, for reads over its transaction's connections.
     asks: Mutex<Option<mpsc::Sender<OwnRead>>>,
     memory_max: Option<usize>,
-    /// DataFusion's environment of all queries.
+    /// DataFusion's environment, shared by all queries.
     server: Arc<RuntimeEnv>,
-    /// This query's own environment and memory pool: created on first use, since most statements never need it.
+    /// The query's own environment and memory pool, created on first use: most statements never need them.
     own: OnceLock<(Arc<QueryPool>, Arc<RuntimeEnv>)>,
     admission: Arc<Admission>,
-    /// Its turn among the queries; created on first use, too.
+    /// Its turn among the queries, created on first use.
     turn: OnceLock<Arc<Turn>>,
     /// Closed when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
@@ -61,27 +62,27 @@ pub enum Barrier {
     Snapshot,
 }
 
-/// The user where none was given.
+/// The user if none was given.
 fn nobody() -> &'static Arc<str> {
     static NOBODY: OnceLock<Arc<str>> = OnceLock::new();
     NOBODY.get_or_init(|| Arc::from(""))
 }
 
-/// Held by whoever waits for a statement; dropping it says that nobody does any more.
+/// Held by the session while it waits for the statement. Dropping it tells the statement that nobody waits any more.
 #[must_use]
 pub struct Interest {
     _receiver: watch::Receiver<()>,
 }
 
-/// A part of a statement that comes to its end by itself, until this is dropped: who runs the statement does not drop it meanwhile, and
-/// asks it to stop by [`Means::stop`].
+/// Held by a part of a statement that has to reach its own end. Until it is dropped, the session does not drop the statement, and asks it
+/// to stop by [`Means::stop`].
 #[must_use]
 pub(crate) struct Ending {
     receiver: watch::Receiver<Option<Error>>,
 }
 
 impl Ending {
-    /// Resolves with the reason when it is to stop.
+    /// Resolves with the reason when the part is asked to stop.
     pub(crate) fn asked(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut receiver = self.receiver.clone();
         async move {
@@ -135,32 +136,33 @@ impl Means {
         })
     }
 
-    /// From now on a statement that waits for its turn gives up when what is returned has been dropped: for what runs in a task
-    /// of its own, which would not hear that its client is gone.
+    /// Returns a guard: once it is dropped, a statement that waits for its turn gives up. For statements that run in a task of their own,
+    /// which does not notice that the client is gone.
     pub fn watch(&mut self) -> Interest {
         let (sender, receiver) = watch::channel(());
         self.interest = Some(sender);
         Interest { _receiver: receiver }
     }
 
-    /// What begins now ends by itself: it changes something that has to be known here, however it ends.
+    /// Begins a part of the statement that has to reach its own end, because it changes something whose outcome must be known here.
     pub(crate) fn ending(&self) -> Ending {
         Ending { receiver: self.stop.get_or_init(|| watch::Sender::new(None)).subscribe() }
     }
 
-    /// Asks the statement to stop. `true`: it is about to end by itself, and says how; it must not be dropped before it has.
+    /// Asks the statement to stop. Returns `true` if a part of it has to reach its own end: the statement then reports how it ended, and
+    /// must not be dropped before.
     #[must_use]
     pub fn stop(&self, why: &Error) -> bool {
         self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
     }
 
-    /// Whether what its transaction has written to shards can be read together with what it sees of others.
+    /// Whether what its transaction has written to shards can be read together with what the statement sees elsewhere.
     pub fn reads_own(&self) -> bool {
         self.moment.as_ref().is_none_or(|moment| moment.has_own())
     }
 
-    /// The session runs scans for the statement on its transaction's connections, until the channel that is returned is closed: before
-    /// the first row comes, and when what it sees is fixed, where it is.
+    /// Returns the channel of the scans that the session has to run for the statement on its transaction's connections, until the channel
+    /// is closed. It is closed before the first row comes, and not before the snapshots of other shards are fixed if they are to be.
     pub fn offer_own(&mut self) -> mpsc::Receiver<OwnRead> {
         // One scan after the other.
         let (sender, receiver) = mpsc::channel(1);
@@ -168,15 +170,15 @@ impl Means {
         receiver
     }
 
-    /// The way to ask for them.
+    /// The sender of these requests, once.
     pub(crate) fn take_own(&self) -> Option<mpsc::Sender<OwnRead>> {
         self.asks.lock().take()
     }
 
-    /// Waits until the statement may run; one that runs already, may.
+    /// Waits for the statement's turn; returns at once if it has it already.
     ///
     /// # Errors
-    /// 53300 where it may not; 57014 where nobody waits for it any more.
+    /// 53300 if too many statements wait; 57014 if nobody waits for the statement any more.
     pub(crate) async fn admit(&self) -> Result<()> {
         let begun = self.turn().begin();
         match &self.interest {
@@ -189,19 +191,19 @@ impl Means {
         }
     }
 
-    /// The statement's turn, for streams that wait each for itself.
+    /// The statement's turn, for streams that each wait for themselves.
     pub(crate) fn turn(&self) -> &Arc<Turn> {
         self.turn.get_or_init(|| Turn::new(&self.admission))
     }
 
-    /// The statement waits for its client: others may run.
+    /// Gives up the turn while the statement waits for its client.
     pub fn pause(&self) {
         if let Some(turn) = self.turn.get() {
             turn.pause();
         }
     }
 
-    /// It goes on, as soon as there is room for it.
+    /// Takes a turn again, as soon as there is one.
     ///
     /// # Errors
     /// XX000
@@ -212,12 +214,12 @@ impl Means {
         }
     }
 
-    /// Where its operators run.
+    /// The environment in which its operators run.
     pub(crate) fn runtime(&self) -> &Arc<RuntimeEnv> {
         &self.own().1
     }
 
-    /// Bytes that its operators may hold, where the session has said it.
+    /// Bytes that its operators may hold, if the session has set a limit.
     pub(crate) fn memory_max(&self) -> Option<usize> {
         self.memory_max
     }
@@ -229,7 +231,7 @@ impl Means {
 }
 
 impl Drop for Means {
-    /// Streams of it that are still there get no turn any more.
+    /// Ends the turn: streams that still exist get none any more.
     fn drop(&mut self) {
         self.pause();
     }

@@ -107,7 +107,7 @@ use per_row::Runner;
 use ready::Ready;
 use runnable::runnable;
 
-/// How deep expressions and queries may nest.
+/// How deep expressions and queries may be nested.
 const RECURSION_MAX: usize = 200;
 
 /// Bytes that a node of a plan holds, a column of its schema, and a node of an expression: measured over the statements of a test,
@@ -121,30 +121,30 @@ const EXPRESSION_BYTES: usize = 384;
 pub struct SelectPlan {
     plan: LogicalPlan,
     stage: Stage,
-    /// Holds `now()` or the like: told the time and optimised anew at each execution.
+    /// Whether it contains `now()` or a function like it: it gets the time, and is optimised again, at each execution.
     reads_clock: bool,
     /// Types of `$1`, `$2`, ...
     pub parameter_types: Vec<SqlType>,
     /// Which of them the plan reads.
     pub parameters_used: Vec<bool>,
-    /// What comes out.
+    /// The columns of the result.
     pub columns: Arc<[Column]>,
-    /// How its rows are found without running it, where they are few.
+    /// How its rows are found by an index without running the plan, if they are few.
     pub indexed: Option<Arc<IndexPlan>>,
-    /// The same for more that can be said of one table.
+    /// The same for more general queries of one table.
     pub short: Option<Arc<ShortPlan>>,
-    /// The physical plan, where it can be run again.
+    /// The physical plan, if it can be run again.
     ready: Arc<Ready>,
 }
 
-/// How far a plan is.
+/// How far a plan has been optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Checked; it is optimised at each execution.
+    /// Analysed only; it is optimised at each execution.
     Analysed,
-    /// Optimised as far as its parameters allow: an execution puts them in and simplifies what that leaves.
+    /// Optimised without the values of its parameters: an execution fills them in and simplifies the result.
     General,
-    /// Has no parameters, and is ready.
+    /// Without parameters, and fully optimised.
     Optimised,
 }
 
@@ -156,7 +156,7 @@ pub fn parse(text: &str) -> Result<AstStatement> {
     settled(parse_raw(text)?)
 }
 
-/// Parses as [`parse`] does, and leaves the statement as it was written.
+/// Parses as [`parse`] does, without rewriting the statement.
 ///
 /// # Errors
 /// As [`parse`].
@@ -187,7 +187,7 @@ pub(crate) fn settled(mut statement: AstStatement) -> Result<AstStatement> {
     Ok(statement)
 }
 
-/// 0A000 for a query that wants rows locked, wherever it stands.
+/// 0A000 for a query with a locking clause anywhere.
 fn refuse_locks(statement: &AstStatement) -> Result<()> {
     struct Locks;
     impl Visitor for Locks {
@@ -207,7 +207,7 @@ impl SelectPlan {
     /// Plans a query (a `Statement::Query`).
     ///
     /// # Errors
-    /// What planning finds wrong, with PostgreSQL's codes.
+    /// Errors of planning, with PostgreSQL's codes.
     pub fn new(planner: &Planner<'_>, statement: AstStatement, declared: &[u32]) -> Result<Self> {
         let plan = planner.logical(statement, declared)?;
         Self::from_logical(planner.state, plan)
@@ -259,7 +259,7 @@ impl SelectPlan {
         program::without_table(state, &self.plan, &self.parameter_types).map(ShortPlan::without_table)
     }
 
-    /// What it does, or what gives some of its outputs, as steps over the rows of one table: see [`Program`].
+    /// The plan, or the part of it that computes some of its outputs, as steps over the rows of one table: see [`Program`].
     pub(crate) fn program(&self, state: &SessionState, wanted: Option<&[usize]>) -> Option<Program> {
         if self.reads_clock || self.stage == Stage::Analysed {
             return None;
@@ -267,10 +267,10 @@ impl SelectPlan {
         Program::of(state, &self.plan, &self.parameter_types, wanted)
     }
 
-    /// The plan ready to run with these parameters.
+    /// The physical plan for these values of the parameters.
     ///
     /// # Errors
-    /// What optimising finds, such as a division by zero between constants.
+    /// Errors of optimising, such as a division by zero between constants.
     pub async fn physical(
         &self,
         engine: &Engine,
@@ -337,10 +337,10 @@ impl SelectPlan {
         self.stream_by_engine(engine, values, view, means).await
     }
 
-    /// Starts the query as the engine runs it: for who has tried its short plan, or takes rows as they come.
+    /// Starts the query as a plan of the engine, without trying its short plan first.
     ///
     /// # Errors
-    /// As [`Self::physical`]; 53300 where too many others run.
+    /// As [`Self::physical`]; 53300 if too many others run.
     pub async fn stream_by_engine(
         &self,
         engine: &Engine,
@@ -362,7 +362,7 @@ impl SelectPlan {
     /// Runs the query to its end.
     ///
     /// # Errors
-    /// As [`Self::physical`], and what execution finds.
+    /// As [`Self::physical`], and errors of execution.
     pub async fn collect(
         &self,
         engine: &Engine,
@@ -374,10 +374,10 @@ impl SelectPlan {
         self.stream(engine, values, view, means).await?.try_collect().await.map_err(from_datafusion)
     }
 
-    /// The same query with other rows in the table of this name.
+    /// The same query with another provider for the table of this name.
     ///
     /// # Errors
-    /// As DataFusion's traversal.
+    /// Errors of DataFusion's traversal.
     pub fn over(&self, name: &str, table: &Arc<dyn TableProvider>) -> Result<Self> {
         let replaced = rewrite_nodes_with_subqueries(self.plan.clone(), |node| match node {
             LogicalPlan::TableScan(mut scan) if scan.table_name.table() == name => {
@@ -395,20 +395,20 @@ impl SelectPlan {
         })
     }
 
-    /// The plan, as far as it is.
+    /// The logical plan, optimised as far as it is.
     pub(crate) fn logical(&self) -> &LogicalPlan {
         &self.plan
     }
 
-    /// Whether it holds `now()` or the like.
+    /// Whether it contains `now()` or a function like it.
     pub(crate) fn reads_clock(&self) -> bool {
         self.reads_clock
     }
 
-    /// The first rows of the query.
+    /// The query with LIMIT.
     ///
     /// # Errors
-    /// As DataFusion's builder.
+    /// Errors of DataFusion's builder.
     pub(crate) fn limited(&self, rows: usize) -> Result<Self> {
         let plan = LogicalPlanBuilder::from(self.plan.clone()).limit(0, Some(rows));
         let plan = plan.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
@@ -417,12 +417,13 @@ impl SelectPlan {
         Ok(Self { plan, stage, indexed: None, short: None, ready: Arc::default(), ..self.clone() })
     }
 
-    /// Whether it holds a function that gives another value for each row.
+    /// Whether it contains a volatile function.
     pub fn is_volatile(&self) -> bool {
         any_expression(&self.plan, |expr| Ok(expr.is_volatile_node())).unwrap_or(true)
     }
 
-    /// Whether it reads a table or a function in FROM: what does not is over in a moment, and asks whether anybody is there.
+    /// Whether it reads a table or a function in FROM. A query that does not, such as `SELECT 1`, is over at once and often asks whether
+    /// the server is alive: it does not wait for a turn.
     pub(crate) fn reads_tables(&self) -> bool {
         let mut reads = false;
         let walked = each_node_with_subqueries(&self.plan, |node| {
@@ -465,7 +466,7 @@ impl SelectPlan {
     }
 }
 
-/// PostgreSQL has no unsigned integers: what DataFusion counts with comes out as a bigint.
+/// Casts the unsigned counts of DataFusion to bigint, because PostgreSQL has no unsigned integers.
 fn signed_outputs(plan: LogicalPlan) -> Result<LogicalPlan> {
     if plan.schema().fields().iter().all(|field| *field.data_type() != DataType::UInt64) {
         return Ok(plan);
@@ -489,8 +490,7 @@ fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
-/// Optimises a plan as far as its parameters allow. `None`: its meaning depends on them in ways that the optimiser would
-/// not see.
+/// Optimises a plan without the values of its parameters. `None` if its meaning depends on them in ways that the optimiser would not see.
 fn generalise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
     static GENERAL: LazyLock<Optimizer> = LazyLock::new(|| {
         // Makes columns of parameters that stand twice, and some functions want constants.
@@ -524,8 +524,8 @@ fn generalise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
     GENERAL.optimize(plan.clone(), state, |_, _| {}).ok()
 }
 
-/// Optimises a plan whose parameters have become constants, and that was optimised without them: what follows from the
-/// constants alone.
+/// Optimises a plan, optimised before without the values of its parameters, once these have become constants: only what follows from the
+/// constants.
 fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     static SIMPLIFIER: LazyLock<Optimizer> = LazyLock::new(|| {
         Optimizer::with_rules(vec![

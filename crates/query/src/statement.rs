@@ -47,14 +47,14 @@ pub struct Statement {
     pub parameter_types: Vec<SqlType>,
     /// Result columns; `None` where no rows come back.
     pub columns: Option<Arc<[Column]>>,
-    /// The picture of the catalog that it was planned against.
+    /// The epoch of the catalog version that it was planned against.
     pub epoch: u64,
     /// Bytes that it holds, as estimated: for the cache of plans.
     bytes: usize,
-    /// The time zone that it was planned in; `None` where that makes no difference.
+    /// The time zone that it was planned in; `None` if that makes no difference.
     pub zone: Option<Zone>,
-    /// Who asked, where the plan tells of that or reads tables that do: it is for this session, as long as its settings
-    /// are these.
+    /// The session that it was planned for, if its plan contains facts about the session or reads tables that do. It is then valid for
+    /// that session only, and only while the session's settings stay the same.
     pub asked_by: Option<Identity>,
 }
 
@@ -88,16 +88,16 @@ pub enum Kind {
     Copy(Box<CopyPlan>),
     /// EXPLAIN of a statement.
     Explain {
-        /// The statement.
+        /// The statement that is explained.
         inner: Arc<Statement>,
-        /// How.
+        /// The options of EXPLAIN.
         options: ExplainOptions,
     },
     /// A statement about sharded tables.
     Sharded(Box<ShardedPlan>),
-    /// What the session does by itself.
+    /// A command that the session executes itself.
     Session(SessionCommand),
-    /// No statement at all.
+    /// An empty string.
     Empty,
 }
 
@@ -144,7 +144,7 @@ pub enum SessionCommand {
     Show(String),
     /// SHOW ALL
     ShowAll,
-    /// SELECT of `set_config` or `pg_notify`, with `current_setting` beside them: in this order.
+    /// SELECT of `set_config` and `pg_notify`, perhaps with `current_setting` beside them, in the order of the select list.
     Configure(Vec<configure::Item>),
     /// SELECT of advisory locks and `pg_sleep`.
     Call(Vec<calls::Item>),
@@ -154,7 +154,7 @@ pub enum SessionCommand {
         sequence: String,
         /// The number.
         value: i64,
-        /// Whether it has been given to a row.
+        /// Whether it counts as given to a row, so that the next one is greater.
         is_called: bool,
     },
     /// LISTEN
@@ -165,12 +165,12 @@ pub enum SessionCommand {
     Notify {
         /// The channel.
         channel: String,
-        /// What is said there.
+        /// The payload.
         payload: String,
     },
     /// DISCARD ALL
     DiscardAll,
-    /// What drivers send to leave nothing behind, of what a session cannot have here: answered with this tag.
+    /// A command that resets what a session cannot have here, as drivers send it. It does nothing and is answered with this tag.
     Nothing(&'static str),
     /// PREPARE
     Prepare {
@@ -205,18 +205,18 @@ pub enum SessionCommand {
         name: String,
         /// Rows.
         count: Option<u64>,
-        /// MOVE instead.
+        /// MOVE instead of FETCH.
         is_move: bool,
     },
     /// CLOSE; `None` for ALL
     Close(Option<String>),
-    /// VACUUM: a round of compaction; then ANALYZE of these tables, where it says so.
+    /// VACUUM: a round of compaction; then, if it has the option ANALYZE, ANALYZE of these tables.
     Vacuum(Option<Vec<analyze::Target>>),
-    /// ANALYZE of these tables; of all, where none is named.
+    /// ANALYZE of these tables; of all tables if none is named.
     Analyze(Vec<analyze::Target>),
 }
 
-/// Modes of a transaction; `None` where not said.
+/// Modes of a transaction; `None` for those that are not stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionModes {
     /// ISOLATION LEVEL
@@ -269,10 +269,10 @@ impl Kind {
 }
 
 impl Statement {
-    /// Plans a parsed statement against a picture of the catalog.
+    /// Plans a parsed statement against a version of the catalog.
     ///
     /// # Errors
-    /// What planning finds, with the position where a name is to blame.
+    /// Errors of planning, with the position of the name that is to blame, if one is.
     pub fn plan(
         engine: &Engine,
         catalog: &Arc<CatalogState>,
@@ -287,7 +287,7 @@ impl Statement {
         Ok(planned)
     }
 
-    /// Plans a statement for the engine, although shards may have all that it is about.
+    /// Plans a statement for the engine, even if all its tables are on shards.
     ///
     /// # Errors
     /// As [`Self::plan`].
@@ -308,7 +308,7 @@ impl Statement {
         self.bytes
     }
 
-    /// Plans a statement only if it is about one row by its key: that is light enough for a connection's own thread.
+    /// Plans a statement only if it is about one row by its key: light enough for a connection's own thread.
     ///
     /// # Errors
     /// As [`Self::plan`].
@@ -333,8 +333,8 @@ impl Statement {
         }
     }
 
-    /// Plans a statement only if it is about sharded tables and a shard can answer it by itself: that is light enough for a
-    /// connection's own thread.
+    /// Plans a statement only if it is about sharded tables and one shard can answer it alone: light enough for a connection's own
+    /// thread.
     ///
     /// # Errors
     /// 0A000 for what neither shards nor the engine can do.
@@ -342,7 +342,8 @@ impl Statement {
         Ok(Self::plan_shared(catalog, parsed, None)?.map(|(planned, _)| planned))
     }
 
-    /// The same for the text of a shape, and how others of that shape are told to be for its plan; without, where they are not.
+    /// The same for the first text of a shape, together with what tells whether other texts of the shape may use its plan; without that
+    /// if none may.
     ///
     /// # Errors
     /// As [`Self::plan_sharded`].
@@ -357,7 +358,7 @@ impl Statement {
         Ok(ShardedPlan::new(catalog, parsed)?.map(|plan| Self::of_shards(catalog, parsed, plan, shape)))
     }
 
-    /// A statement that shards know, and how others of its shape are told to be for its plan.
+    /// A statement for shards, together with what tells whether other texts of its shape may use its plan.
     fn of_shards(
         catalog: &CatalogState,
         parsed: &ParsedStatement,
@@ -392,7 +393,7 @@ impl Statement {
         }
     }
 
-    /// A statement of the engine's; what it holds is still to be counted.
+    /// A statement for the engine. Its size in bytes is not computed yet.
     fn of_kind(
         engine: &Engine,
         catalog: &CatalogState,

@@ -16,15 +16,15 @@ use crate::sequences::Numbers;
 use locking::Locks;
 pub use locking::{Locked, Policy};
 
-/// Which snapshot statements read.
+/// The isolation level: which snapshot each statement reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// As [`Self::ReadCommitted`], under the name that the client has chosen.
     ReadUncommitted,
-    /// Each statement its own.
+    /// Each statement reads a snapshot of its own.
     #[default]
     ReadCommitted,
-    /// All that of the first statement.
+    /// All statements read the snapshot of the first one.
     RepeatableRead,
 }
 
@@ -47,7 +47,7 @@ const LIGHT_BYTES_MAX: usize = 1 << 20;
 
 static SNAPSHOT: Name = Name::new("snapshot");
 
-/// Where a savepoint or a statement began.
+/// A point in a transaction to which it can be rolled back: the beginning of a savepoint or a statement.
 #[derive(Clone)]
 pub struct TransactionMark {
     writes: Mark,
@@ -61,28 +61,28 @@ type TableIndex = (Arc<Region>, Arc<IndexDef>);
 
 /// The buffered work of one transaction.
 pub struct Transaction {
-    /// Rows and keys not yet committed.
+    /// Rows and keys that are not committed yet.
     pub writes: WriteSet,
     /// Which snapshot statements read.
     pub isolation: Isolation,
-    /// Refuses to write.
+    /// Whether writes are refused.
     pub read_only: bool,
-    /// Shown to who asks, and without a meaning at the isolation levels that there are.
+    /// Shown to clients; without effect at the isolation levels that exist here.
     pub deferrable: bool,
-    /// What `now()` and its like tell.
+    /// The time that `now()` and functions like it return.
     pub time: StatementTime,
     fixed: Option<Snapshot>,
     has_read: bool,
     catalog: Option<CatalogDraft>,
-    /// Tables that number their rows from the start again once this has committed.
+    /// Tables whose counters restart once this has committed.
     restarts: Vec<Arc<Region>>,
-    /// Indexes that are taken away again if this does not commit.
+    /// Indexes that are removed again if this does not commit.
     made: Vec<TableIndex>,
-    /// Indexes that go when this commits.
+    /// Indexes that are removed when this commits.
     dropped: Vec<TableIndex>,
-    /// It is committed as soon as one statement has run.
+    /// Whether it is committed as soon as one statement has run.
     pub is_one_statement: bool,
-    /// The numbers that its session is given; `None` where no session keeps them in mind.
+    /// The numbers of sequences that its session has been given; `None` if there is no session to remember them.
     pub numbers: Option<Numbers>,
     locks: Locks,
 }
@@ -108,18 +108,18 @@ impl Transaction {
         }
     }
 
-    /// Whether nothing was done in it.
+    /// Whether it has done nothing.
     pub fn is_clean(&self) -> bool {
         let has_indexes = !self.made.is_empty() || !self.dropped.is_empty();
         self.writes.is_empty() && self.catalog.is_none() && self.restarts.is_empty() && !has_indexes
     }
 
-    /// Whether a statement of it has run that reads or writes tables: its modes are settled then.
+    /// Whether a statement that reads or writes tables has run in it: its modes cannot change any more.
     pub fn has_begun(&self) -> bool {
         self.has_read || !self.is_clean()
     }
 
-    /// Whether its commit is done so soon that a thread with other clients can do it.
+    /// Whether it commits so quickly that a thread with other clients may do it.
     pub fn is_light(&self) -> bool {
         self.catalog.is_none() && self.writes.is_within(LIGHT_ROWS_MAX, LIGHT_BYTES_MAX)
     }
@@ -139,7 +139,7 @@ impl Transaction {
         }
     }
 
-    /// The picture of the catalog that statements see.
+    /// The version of the catalog that its statements see.
     pub fn catalog(&self, catalog: &Catalog) -> Arc<CatalogState> {
         match &self.catalog {
             Some(draft) => Arc::clone(draft.state()),
@@ -147,7 +147,7 @@ impl Transaction {
         }
     }
 
-    /// The epoch of that picture.
+    /// The epoch of that version.
     pub fn epoch(&self, catalog: &Catalog) -> u64 {
         match &self.catalog {
             Some(draft) => draft.state().epoch(),
@@ -160,7 +160,7 @@ impl Transaction {
         self.catalog.get_or_insert_with(|| catalog.draft())
     }
 
-    /// The snapshot with what this transaction wrote on top, for scans.
+    /// The snapshot with this transaction's writes on top, for scans.
     pub fn view(&self, snapshot: Snapshot, catalog: &CatalogState) -> Arc<ReadView> {
         let mut overlays = HashMap::new();
         if !self.writes.is_empty() {
@@ -175,13 +175,13 @@ impl Transaction {
         Arc::new(ReadView { snapshot, overlays })
     }
 
-    /// The snapshot with what this transaction wrote to one table on top.
+    /// The snapshot with this transaction's writes to one table on top.
     pub fn view_of(&self, snapshot: Snapshot, region: &Arc<Region>) -> ReadView {
         let overlay = if self.writes.is_empty() { None } else { self.writes.overlay(region) };
         ReadView { snapshot, overlays: overlay.into_iter().map(|overlay| (region.id(), overlay)).collect() }
     }
 
-    /// Remembers this point.
+    /// A mark of this point.
     pub fn mark(&self) -> TransactionMark {
         TransactionMark {
             writes: self.writes.mark(),
@@ -191,13 +191,13 @@ impl Transaction {
         }
     }
 
-    /// Undoes what came after a mark, and lets go the rows that were locked after it.
+    /// Undoes everything after a mark, and releases the row locks that were taken after it.
     pub fn rollback_to(&mut self, mark: &TransactionMark, catalog: &Catalog, store: &Store) {
         self.undo_to(mark, catalog, store);
         self.release_to(mark);
     }
 
-    /// Undoes what came after a mark: what was locked stays locked, for the statement to begin again.
+    /// Undoes everything after a mark but keeps the row locks, so that the statement can begin again.
     pub fn undo_to(&mut self, mark: &TransactionMark, catalog: &Catalog, store: &Store) {
         let (made, dropped) = mark.indexes;
         for (region, index) in self.made.drain(made.min(self.made.len())..) {
@@ -213,11 +213,11 @@ impl Transaction {
         }
     }
 
-    /// Makes everything visible at once. Locks go with the transaction.
+    /// Makes everything visible at once. Locks end with the transaction.
     ///
     /// # Errors
-    /// 40001 where another transaction changed what this one built on; then nothing was done. 55P03 where it has to wait
-    /// first, as [`Self::is_stopped`] tells; then it can be tried again.
+    /// 40001 if another transaction has changed what this one built on; nothing has been done then. 55P03 if it has to wait for a lock
+    /// first, as [`Self::is_stopped`] tells; it can be tried again then.
     pub fn commit(&mut self, catalog: &Catalog, store: &Store) -> Result<()> {
         let done = self.commit_work(catalog, store);
         if done.is_err() && self.is_stopped() {
@@ -240,29 +240,29 @@ impl Transaction {
         Ok(())
     }
 
-    /// The next numbers of a table's columns are their first ones, once this has committed.
+    /// Restarts the counters of a table's columns once this has committed.
     pub(crate) fn restart_numbers(&mut self, region: &Arc<Region>) {
         self.restarts.push(Arc::clone(region));
     }
 
-    /// An index was made, to be taken away again if this does not commit.
+    /// Notes that an index was created, so that it is removed again if this does not commit.
     pub(crate) fn made_index(&mut self, region: Arc<Region>, index: Arc<IndexDef>) {
         self.made.push((region, index));
     }
 
-    /// An index goes when this commits.
+    /// Notes that an index is removed when this commits.
     pub(crate) fn drop_index(&mut self, region: Arc<Region>, index: Arc<IndexDef>) {
         self.dropped.push((region, index));
         self.ignore_dropped();
     }
 
-    /// What is written from now on need not be unique in indexes that go.
+    /// From now on, writes are not checked against unique indexes that will be removed.
     fn ignore_dropped(&mut self) {
         self.writes.ignore_indexes(self.dropped.iter().map(|(_, index)| index.id));
     }
 
-    /// What was written to a table is looked at by its unique indexes, at the end of a statement: by the commit, where that
-    /// follows at once. Not after ON CONFLICT: the commit takes no value that is there for a violation then.
+    /// Checks what was written to a table against its unique indexes, at the end of a statement; if the commit follows at once, the
+    /// commit checks. Except after ON CONFLICT, where the commit does not report an existing value as a violation.
     ///
     /// # Errors
     /// 23505, 40001
@@ -270,7 +270,7 @@ impl Transaction {
         if self.is_one_statement && !self.writes.yields(region) { Ok(()) } else { self.writes.check_values(region) }
     }
 
-    /// Whether an index goes when this commits: by itself, or with its table or a column.
+    /// Whether an index is removed when this commits: by itself, or with its table or a column.
     pub(crate) fn has_dropped_index(&self, index: &IndexDef) -> bool {
         self.dropped.iter().any(|(_, dropped)| dropped.id == index.id)
             || self.catalog.as_ref().is_some_and(|draft| draft.has_lost(index))
@@ -318,7 +318,7 @@ impl Transaction {
         }
     }
 
-    /// Forgets everything.
+    /// Rolls everything back.
     pub fn rollback(mut self, catalog: &Catalog, store: &Store) {
         self.made.drain(..).for_each(|(region, index)| region.drop_index(&index));
         if let Some(draft) = self.catalog.take() {
