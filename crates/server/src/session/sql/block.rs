@@ -14,7 +14,7 @@ use super::run::lost;
 use super::settings::{Modes, boolean};
 use super::{Block, Executed, Notice, SqlSession};
 
-/// Savepoints that a block may have at once: each holds some hundred bytes.
+/// Savepoints that a block may have at once. Each takes some hundred bytes.
 const SAVEPOINTS_MAX: usize = 10_000;
 
 static COMMIT: Name = Name::new("commit");
@@ -23,15 +23,15 @@ static COMMIT: Name = Name::new("commit");
 pub(super) struct Savepoint {
     name: String,
     mark: TransactionMark,
-    /// Where the changes of settings were.
+    /// The mark of the settings.
     settings: usize,
-    /// Read-only or not, which ends with the savepoint whichever way that ends.
+    /// Whether the transaction was read-only; restored when the savepoint ends, in whichever way.
     read_only: bool,
-    /// Wishes of the transaction that were there before it.
+    /// The number of LISTEN, UNLISTEN and NOTIFY that the transaction had asked for before it.
     wishes: usize,
-    /// Advisory locks of the transaction that were there before it.
+    /// The number of advisory locks that the transaction held before it.
     advisory: usize,
-    /// Portals made before it: these are left alone by a rollback to it.
+    /// The number of portals made before it: a rollback to the savepoint leaves these alone.
     portals_made: u64,
 }
 
@@ -46,7 +46,7 @@ impl Savepoint {
 }
 
 impl SqlSession {
-    /// The picture of the catalog that the next statement sees.
+    /// The version of the catalog that the next statement sees.
     pub(super) fn catalog(&self) -> Arc<CatalogState> {
         let catalog = self.shared.engine.catalog();
         match &self.transaction {
@@ -55,7 +55,7 @@ impl SqlSession {
         }
     }
 
-    /// The epoch of that picture.
+    /// The epoch of that version.
     pub(super) fn epoch(&self) -> u64 {
         let catalog = self.shared.engine.catalog();
         match &self.transaction {
@@ -64,7 +64,7 @@ impl SqlSession {
         }
     }
 
-    /// Refuses everything but the end of a block that has failed.
+    /// Refuses everything in a failed block but its end.
     ///
     /// # Errors
     /// 25P02
@@ -72,7 +72,7 @@ impl SqlSession {
         if self.block == Block::Failed && !ends_failed_block { Err(aborted()) } else { Ok(()) }
     }
 
-    /// A transaction as this session's settings want it.
+    /// A new transaction in the modes that the session's settings say.
     pub(super) fn fresh_transaction(&self) -> Transaction {
         let Modes { isolation, read_only, deferrable } = self.settings.modes;
         let mut transaction = Transaction::new(isolation, read_only, deferrable);
@@ -92,10 +92,10 @@ impl SqlSession {
         }
     }
 
-    /// The end of an implicit transaction: commits it. Inside a block nothing happens.
+    /// Ends an implicit transaction: commits it. Does nothing inside a block.
     ///
     /// # Errors
-    /// 40001 where another transaction was first.
+    /// 40001 if another transaction committed a conflicting change first.
     pub async fn sync(&mut self) -> Result<()> {
         (self.copy, self.remote_copy, self.deadline) = (None, None, None);
         if self.block != Block::None {
@@ -104,7 +104,7 @@ impl SqlSession {
         self.finish().await
     }
 
-    /// Commits what there is. Settings stay with it, or go with it where it fails.
+    /// Commits the current transaction. Settings are kept if it succeeds, and restored if it fails.
     async fn finish(&mut self) -> Result<()> {
         self.savepoints.clear();
         self.portals.clear();
@@ -134,10 +134,10 @@ impl SqlSession {
         done
     }
 
-    /// Commits a transaction: here, or beside the other clients of this thread where that takes long.
+    /// Commits a transaction on this thread or, if that takes long, beside it, so that the thread's other clients do not wait.
     ///
     /// # Errors
-    /// 40001 where another transaction was first; what waiting for a row finds that somebody else has locked.
+    /// 40001 if another transaction committed a conflicting change first; errors of waiting for a row lock.
     pub(super) async fn commit(&self, transaction: Transaction) -> Result<()> {
         let engine = &self.shared.engine;
         // The client may go while this waits: what the transaction has made goes with it.
@@ -186,7 +186,7 @@ impl SqlSession {
         }
     }
 
-    /// An error was told to the client: the implicit transaction is undone, or the block has failed.
+    /// Called when the client has been told of an error: the implicit transaction is undone, or the block has failed.
     pub fn fail(&mut self) {
         (self.copy, self.remote_copy, self.deadline) = (None, None, None);
         self.leave_copies();
@@ -312,7 +312,7 @@ impl SqlSession {
         Ok(Executed::Complete("SET".into()))
     }
 
-    /// SET, RESET and SET ... TO DEFAULT of a setting that is the transaction's own: `None` where it is not one.
+    /// SET, RESET and SET ... TO DEFAULT of a setting that belongs to the transaction; `None` for other settings.
     pub(super) fn set_own_mode(&mut self, name: &str, value: Option<&str>) -> Option<Result<()>> {
         let name = name.to_ascii_lowercase();
         let read = |value: Option<&str>| match value.map_or(Some(false), boolean) {
@@ -337,7 +337,7 @@ impl SqlSession {
         Some(written.and_then(|()| self.set_modes(modes)))
     }
 
-    /// SHOW of a setting that is the transaction's own: `None` where it is not one.
+    /// SHOW of a setting that belongs to the transaction; `None` for other settings.
     pub(super) fn show_own_mode(&self, name: &str) -> Option<&'static str> {
         let Modes { isolation, read_only, deferrable } = match &self.transaction {
             Some(transaction) => Modes {
@@ -356,7 +356,7 @@ impl SqlSession {
         })
     }
 
-    /// Changes the modes of the current transaction, as far as it may still do so.
+    /// Changes the modes of the current transaction, if it may still change them.
     ///
     /// # Errors
     /// 25001
@@ -372,7 +372,7 @@ impl SqlSession {
         changed
     }
 
-    /// Whether statements to come belong to the transaction of this one: in a block, or in a query string with others.
+    /// Whether later statements belong to the same transaction: in a block, or in a query string of several statements.
     pub(super) fn is_in_block(&self) -> bool {
         self.block != Block::None || self.in_string
     }
@@ -400,8 +400,7 @@ impl SqlSession {
 }
 
 impl Drop for SqlSession {
-    /// A client that goes in the middle of a transaction takes it along, the tables that it made, and what is running
-    /// for it.
+    /// Rolls back when a client disconnects in a transaction: with the tables that it made, and what is running for it.
     fn drop(&mut self) {
         self.cancel.cancel();
         self.rollback();

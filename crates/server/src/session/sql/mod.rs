@@ -82,17 +82,17 @@ pub struct Notice {
     pub error: Error,
 }
 
-/// Where rows go: implemented by the door.
+/// Where rows go. The door implements it.
 pub trait RowSink {
     /// Before the first row of a statement.
     fn columns(&mut self, columns: &Arc<[Column]>);
     /// One row, to be encoded now; performs no I/O.
     fn row(&mut self, columns: &[Column], values: &mut dyn Iterator<Item = Datum<'_>>);
-    /// Whole messages of a shard, with so many rows in them; performs no I/O.
+    /// Whole messages of a shard, which contain this many rows; performs no I/O.
     fn forward(&mut self, messages: &[u8], rows: u64);
-    /// A part of a row of a shard, of which so many bytes are still to come, before anything else does; performs no I/O.
+    /// A part of a shard's row, with `left` bytes of it still to come before anything else; performs no I/O.
     fn forward_part(&mut self, part: &[u8], left: usize);
-    /// What a shard says beside rows, where it must not come behind what follows them; performs no I/O.
+    /// A notice of a shard that must come before the rows that follow it; performs no I/O.
     fn notice(&mut self, notice: &Notice);
     /// The start of COPY TO STDOUT.
     fn copy_out_start(&mut self, binary: bool, columns: usize);
@@ -100,9 +100,9 @@ pub trait RowSink {
     fn copy_out_data(&mut self, bytes: &[u8]);
     /// The end of COPY TO STDOUT.
     fn copy_out_done(&mut self);
-    /// What the rows tell of has been done and stays done: a cancel request comes too late for it.
+    /// Called when the change that the rows belong to is certain: a cancel request comes too late for it.
     fn settled(&mut self) {}
-    /// Resolves when there is room for more.
+    /// Resolves when the sink has room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
 
@@ -114,20 +114,20 @@ enum Block {
     None,
     /// Between BEGIN and COMMIT.
     Open,
-    /// The same after an error.
+    /// Between an error and the end of the block.
     Failed,
 }
 
 /// A prepared statement.
 struct Prepared {
     source: Arc<Source>,
-    /// `None` for an empty string.
+    /// The plan; `None` for an empty string.
     planned: Option<Arc<ashlar_query::Statement>>,
-    /// Those of the result's columns that the last Bind has asked for: the next one mostly asks for the same.
+    /// The formats of the result's columns in the last Bind: the next one usually asks for the same.
     formats: Arc<[ValueFormat]>,
-    /// Of its name, its text and its plan, as estimated.
+    /// Bytes of the name, the text and the plan, as estimated.
     bytes: usize,
-    /// Pays for them where they are many.
+    /// The charge for these bytes, if they are many.
     held: Option<Reservation>,
 }
 
@@ -143,41 +143,41 @@ pub struct SqlSession {
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
     prepared: HashMap<String, Prepared>,
-    /// Pays for those that are small.
+    /// The charge for the prepared statements that are small.
     small_prepared: prepared::SmallPrepared,
     portals: Portals,
     /// Portals made since the session began.
     portals_made: u64,
     copy: Option<copy::CopyIn>,
-    /// The same into shards.
+    /// The same for a COPY into shards.
     remote_copy: Option<sharded::copy::RemoteCopy>,
-    /// What it has to do with channels.
+    /// What it listens to and sends on channels.
     mail: notify::Mail,
     /// The advisory locks that it holds.
     advisory: Holder,
-    /// The way that the statement went, where it was about shards.
+    /// The route of the statement, if it is about sharded tables.
     route: Option<ashlar_shard::routes::RouteKind>,
     notices: Vec<Notice>,
     cancel: CancelToken,
-    /// When the statement that has arrived has to be done.
+    /// When the statement that has arrived must have ended.
     deadline: Option<Instant>,
-    /// The connections that the transaction has to shards.
+    /// The transaction's connections to shards.
     remotes: Vec<sharded::Remote>,
-    /// The moment that it sees on all of them, where it sees one.
+    /// The moment as of which the transaction reads all shards, if it reads one.
     common: Option<Arc<Moment>>,
-    /// What is queued on one of them, and not sent.
+    /// Statements queued for one of them and not sent yet.
     ahead: sharded::Ahead,
-    /// Room for the parameters of the next statement about shards.
+    /// A buffer for the parameters of the next statement about sharded tables.
     spare: Option<sharded::RawParameters>,
-    /// The connections to shards that this thread has; from the first use on.
+    /// This thread's pool of connections to shards, from the first use on.
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
-    /// Those that stay the session's between its transactions, where it wants that.
+    /// Connections that the session keeps between its transactions, if its settings say so.
     keep: Option<Arc<ashlar_shard::pool::Keep>>,
-    /// The user, as shards are asked for him.
+    /// The user, as whom shards are asked.
     role: Arc<str>,
-    /// The statement to come is the only one of its transaction.
+    /// Whether the next statement is the only one of its transaction.
     alone: bool,
-    /// The statement to come is one of several of a query string, which are a transaction.
+    /// Whether the next statement is one of several of a query string, which are one transaction.
     in_string: bool,
 }
 
@@ -185,7 +185,7 @@ impl SqlSession {
     /// A session with the parameters of its startup message.
     ///
     /// # Errors
-    /// 22023 for a parameter value that cannot be honoured; 42704 for a server that is not there.
+    /// 22023 for a parameter value that cannot be honoured; 42704 for a server that does not exist.
     pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
         let parameter = |wanted: &str| {
             parameters.iter().find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| *value)
@@ -239,17 +239,17 @@ impl SqlSession {
         self.identity.pid = pid;
     }
 
-    /// What the client is told at start.
+    /// The parameters that the client is told at the start.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         self.settings.reported()
     }
 
-    /// Who asks, with the settings of this moment.
+    /// The session's identity, with its present settings.
     fn identity(&self) -> Identity {
         Identity { settings: self.all_settings(), ..self.identity.clone() }
     }
 
-    /// How long the session may wait for its client's next statement, where it has set a limit.
+    /// How long the session may wait for its client's next statement, if it has a limit.
     pub fn patience(&self) -> Option<Duration> {
         let limit = match self.block {
             Block::None => self.settings.idle_session_timeout_ms,
@@ -258,7 +258,7 @@ impl SqlSession {
         (limit > 0).then(|| Duration::from_millis(limit))
     }
 
-    /// 57P05 and 25P03: what the client is told when it has been silent for too long.
+    /// 57P05 or 25P03: the error for a client that has been idle for too long.
     pub fn out_of_patience(&self) -> Error {
         let (code, what) = match self.block {
             Block::None => (ErrorCode::IdleSessionTimeout, "idle-session"),
@@ -267,7 +267,7 @@ impl SqlSession {
         Error::new(code, format!("terminating connection due to {what} timeout"))
     }
 
-    /// Settings that changed since the last call, of those that clients are told.
+    /// Settings that have changed since the last call, among those that clients are told.
     pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
         self.settings.take_changes()
     }
@@ -288,24 +288,25 @@ impl SqlSession {
         }
     }
 
-    /// How values look as text in this session.
+    /// The text form of values in this session.
     pub fn style(&self) -> &TextStyle {
         self.settings.style()
     }
 
-    /// The engine of this session's time zone and operators: it plans.
+    /// The engine for this session's time zone and operators.
     fn engine(&self) -> Result<Arc<Engine>> {
         self.shared.engine.of_session(self.style().zone, self.settings.operators)
     }
 
-    /// What a statement of this time may take.
+    /// The resources of a statement that began at this time.
     fn means(&self, engine: &Engine, time: StatementTime) -> Means {
         let mut means = engine.means(time, self.settings.query_memory_max);
         self.set_barrier(&mut means, self.isolation());
         means
     }
 
-    /// The same for one that writes to tables of this server, or locks their rows: its transaction is with it, and not with the session.
+    /// The same for a statement that writes to tables of this server or locks their rows: it holds the transaction, and the session does
+    /// not.
     fn means_to_write(&self, engine: &Engine, transaction: &Transaction) -> Means {
         let mut means = engine.means(transaction.time, self.settings.query_memory_max);
         self.set_barrier(&mut means, transaction.isolation);
@@ -314,19 +315,19 @@ impl SqlSession {
         means
     }
 
-    /// Stops what the session is running.
+    /// The token that cancels what the session is running.
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
     }
 
-    /// Tells whether the statement to come is the only one of its transaction: a Sync follows at once. Then a write
-    /// to one row goes straight to its partition.
+    /// Says whether the next statement is the only one of its transaction, because a Sync follows at once. Then a write to one row goes
+    /// straight to its partition.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
         self.in_string = false;
     }
 
-    /// Whether a portal's statement runs in another way where it is the only one of its transaction.
+    /// Whether a portal's statement runs differently if it is the only one of its transaction.
     pub fn may_stand_alone(&self, portal: &str) -> bool {
         let statement = self.portals.get(portal).and_then(|portal| portal.statement.as_ref());
         self.block == Block::None
@@ -340,7 +341,7 @@ impl SqlSession {
     /// Runs one statement of a simple query.
     ///
     /// # Errors
-    /// Whatever planning and running find.
+    /// Errors of planning and running it.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.check_cancel()?;
         let (deadline, watch) = (self.arrive(), self.watch());
@@ -367,7 +368,7 @@ impl SqlSession {
         self.done(executed)
     }
 
-    /// The end of a statement, unless the data of its COPY are still to come.
+    /// Ends a statement, unless the data of its COPY is still to come.
     fn done(&mut self, executed: Result<Executed>) -> Result<Executed> {
         if !matches!(executed, Ok(Executed::CopyIn { .. })) {
             self.deadline = None;
@@ -378,7 +379,7 @@ impl SqlSession {
     /// Parse: plans a statement and keeps it under a name.
     ///
     /// # Errors
-    /// 42601, 42P05, and what planning finds.
+    /// 42601, 42P05, and errors of planning.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
         self.check_cancel()?;
         let deadline = self.arrive();
@@ -515,10 +516,10 @@ impl SqlSession {
         Ok(Arc::clone(&prepared.formats))
     }
 
-    /// Puts a new portal in the place of one of its name.
+    /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
-    /// 53200 where the name is long.
+    /// 53200 over the memory bound, for a long name.
     fn insert_portal(&mut self, name: &str, mut portal: Portal) -> Result<()> {
         if name.len() >= LONG_BYTES {
             let store = self.shared.engine.store();
@@ -540,7 +541,7 @@ impl SqlSession {
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
     }
 
-    /// Whether there is a portal of this name. One that is ahead of its answer has none until it is answered.
+    /// Whether there is a portal of this name. One that is ahead of its answer does not count until it is answered.
     pub fn has_portal(&self, name: &str) -> bool {
         self.portals.contains(name)
     }
@@ -548,7 +549,7 @@ impl SqlSession {
     /// Executes a portal, up to `rows_max` rows; 0 for all.
     ///
     /// # Errors
-    /// 34000, and what running finds.
+    /// 34000, and errors of running it.
     pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
         self.check_cancel()?;
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
@@ -588,7 +589,7 @@ impl SqlSession {
         executed
     }
 
-    /// Whether a portal's statement would be planned now as it was.
+    /// Whether a portal's statement would be planned again as it was.
     fn is_current(&self, portal: &Portal) -> bool {
         let Some(planned) = &portal.statement else { return true };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
@@ -601,7 +602,7 @@ impl SqlSession {
             && planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity())
     }
 
-    /// Whether a statement was planned in the time zone of now, if that matters.
+    /// Whether a statement was planned in the present time zone, if the zone matters.
     fn is_in_zone(&self, planned: &ashlar_query::Statement) -> bool {
         match planned.kind {
             Kind::Session(_) | Kind::Empty => true,
@@ -659,7 +660,8 @@ impl SqlSession {
     }
 }
 
-/// The types of a statement's parameters: as a shard has said them, where it is about shards, or as they were planned.
+/// The types of a statement's parameters: those that a shard has reported, for a statement about sharded tables, or those that were
+/// planned.
 fn parameters_of(planned: &ashlar_query::Statement) -> (Option<&[u32]>, &[SqlType]) {
     let told = match &planned.kind {
         Kind::Sharded(plan) => plan.described().map(|(types, _)| types.as_slice()),
@@ -689,12 +691,12 @@ fn no_portal(name: &str) -> Error {
 /// A parameter of fewer bytes is not worth a charge of its own.
 const LONG_BYTES: usize = 4096;
 
-/// Bytes that a long parameter may take as a value: each two bytes of an array's text may be an element.
+/// Bytes that a long parameter may take as a value: in an array's text, each two bytes may be an element.
 fn value_bytes_max(sql_type: SqlType, bytes: usize) -> usize {
     if sql_type.is_array() { bytes / 2 * size_of::<Value>() + bytes } else { bytes }
 }
 
-/// The values of a Bind message, and how many there were. `charge` pays for those that are long.
+/// Reads the values of a Bind message, and counts them. `charge` charges long ones.
 fn read_parameters<'a>(
     types: &[SqlType],
     parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
@@ -725,7 +727,7 @@ fn read_parameters<'a>(
     Ok((values, given))
 }
 
-/// Whether a value in binary form ends before it should.
+/// Whether a value in binary form is shorter than its type.
 fn is_short(sql_type: SqlType, bytes: &[u8]) -> bool {
     match sql_type {
         // A header of four 16-bit numbers, the first of them the count of digits, each 16 bits.
@@ -739,7 +741,7 @@ fn is_short(sql_type: SqlType, bytes: &[u8]) -> bool {
     }
 }
 
-/// Says in which parameter the bytes make no sense.
+/// Adds to an error the number of the parameter that it is about.
 fn in_parameter(error: Error, number: usize) -> Error {
     if error.code() == ErrorCode::InvalidBinaryRepresentation && error.message() == "incorrect binary data format" {
         return Error::new(error.code(), format!("incorrect binary data format in bind parameter {number}"));

@@ -22,7 +22,7 @@ const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 /// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// Begins what stands behind a text in a key: no text can hold it.
+/// Separates the text from the rest of a cache key: no text contains it.
 const BEHIND_TEXT: char = '\u{0}';
 
 static PARSE: Name = Name::new("parse");
@@ -31,22 +31,22 @@ static PLAN: Name = Name::new("plan");
 /// A statement of a simple query.
 pub struct SimpleStatement(pub(super) Stage);
 
-/// How far a statement of a simple query is.
+/// How far the planning of a statement of a simple query is.
 pub(super) enum Stage {
-    /// It passed the grammar gate; planning comes when its turn comes. With the whole query string where it is the
-    /// only one in it.
+    /// It has passed the grammar gate, and is planned when its turn comes. With the whole query string, if it is the only statement in
+    /// it.
     Parsed(Arc<ParsedStatement>, Option<String>),
-    /// A plan for texts of its shape was found.
+    /// The cache had a plan for texts of its shape.
     Planned(Planned),
 }
 
-/// A plan, and what it is run with.
+/// A plan, and what it is executed with.
 #[derive(Clone)]
 pub(super) struct Planned {
     pub(super) statement: Arc<ashlar_query::Statement>,
-    /// Of the parameters that constants became.
+    /// The values of the parameters that constants have become.
     pub(super) values: Vec<Value>,
-    /// What one shard is sent in place of the plan's own text.
+    /// What one shard is sent instead of the plan's own text.
     pub(super) sent: Option<Arc<Sent>>,
 }
 
@@ -81,7 +81,7 @@ impl SqlSession {
         Ok(stages.map(|stage| Arc::new(SimpleStatement(stage))).collect())
     }
 
-    /// What the grammar gate makes of a text: here, or beside the pool where that takes long.
+    /// Parses a text: on this thread, or beside the pool if it is long.
     async fn parse(&self, sql: &str) -> Result<Vec<ParsedStatement>> {
         if sql.len() <= LIGHT_TEXT_BYTES_MAX {
             return grammar::parse(sql);
@@ -90,7 +90,8 @@ impl SqlSession {
         scope(&PARSE, self.beside_pool(move || grammar::parse(&text))).await?
     }
 
-    /// Does what takes long and cannot be stopped on a thread of its own. Nobody waits for it who was told to stop.
+    /// Does work that takes long and cannot be stopped, on a thread of its own. If the statement is cancelled meanwhile, it does not wait
+    /// for the work.
     pub(super) async fn beside_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         tokio::select! {
             biased;
@@ -102,7 +103,7 @@ impl SqlSession {
     /// The plan of a statement of a simple query.
     ///
     /// # Errors
-    /// What planning finds.
+    /// Errors of planning.
     pub(super) async fn plan_simple(&mut self, statement: &SimpleStatement) -> Result<Planned> {
         match &statement.0 {
             Stage::Parsed(parsed, _) => self.check_block(parsed.ends_failed_block())?,
@@ -127,7 +128,7 @@ impl SqlSession {
         Ok(Planned::new(self.plan_now(&parsed, &[]).await?, Vec::new()))
     }
 
-    /// Whether what was found for a text about one shard is the engine's to read all the same.
+    /// Whether the engine has to read what was planned for one shard.
     fn is_for_engine(&self, planned: &Planned) -> bool {
         match (&planned.statement.kind, &planned.sent) {
             (Kind::Sharded(plan), Some(sent)) => self.is_read_elsewhere(plan, &sent.server),
@@ -135,7 +136,7 @@ impl SqlSession {
         }
     }
 
-    /// Plans a text for all texts of its shape where that means the same, else for itself.
+    /// Plans a text for all texts of its shape if that means the same, and for itself otherwise.
     async fn plan_shape(&mut self, sql: &str, shape: &Shape<'_>, parsed: &Arc<ParsedStatement>) -> Result<Planned> {
         let of_shards = match &self.settings.sharded_server {
             Some(server) => ashlar_query::Statement::plan_named(&self.catalog(), parsed, server, Some(shape))?,
@@ -167,7 +168,7 @@ impl SqlSession {
     /// The plan of a statement that comes with parameters: Parse, PREPARE, DECLARE. `None` for an empty one.
     ///
     /// # Errors
-    /// 42601, 25P02 in a failed block, and what planning finds.
+    /// 42601, 25P02 in a failed block, and errors of planning.
     pub(super) async fn plan_prepared(
         &mut self,
         sql: &str,
@@ -190,7 +191,7 @@ impl SqlSession {
         Ok(Some(planned))
     }
 
-    /// Has a shard say what a statement about shards looks like.
+    /// Asks a shard for the parameters and columns of a statement about sharded tables.
     async fn describe_planned(&mut self, planned: &ashlar_query::Statement, declared: &[u32]) -> Result<()> {
         match &planned.kind {
             Kind::Sharded(plan) => Box::pin(self.describe_sharded(plan, declared)).await,
@@ -198,7 +199,7 @@ impl SqlSession {
         }
     }
 
-    /// Keeps a plan, unless it was made against what a transaction has not committed yet.
+    /// Caches a plan, unless it was made against changes that a transaction has not committed yet.
     fn keep(&self, key: &str, lifting: Lifting, planned: &Arc<ashlar_query::Statement>) {
         let engine = &self.shared.engine;
         // What tells this session's user must not be found by another session.
@@ -207,7 +208,7 @@ impl SqlSession {
         }
     }
 
-    /// Plans a statement against the picture of the catalog that the session sees.
+    /// Plans a statement against the version of the catalog that the session sees.
     async fn plan_now(
         &mut self,
         parsed: &Arc<ParsedStatement>,
@@ -239,7 +240,7 @@ impl SqlSession {
         Ok(Arc::new(scope(&PLAN, self.beside_pool(plan)).await??))
     }
 
-    /// The plan of a statement for the server that the session names; `None` for a command of its own.
+    /// The plan of a statement for the server that the session names; `None` for a command of the session itself.
     async fn plan_for(
         &self,
         server: Arc<str>,
@@ -256,7 +257,7 @@ impl SqlSession {
         Ok(planned.map(|(planned, _)| Arc::new(planned)))
     }
 
-    /// The shape of a text that may be planned already: another one where the session names a server, whose plans are its own.
+    /// The shape under which a text may be in the cache. It includes the server, if the session names one.
     fn shape_of<'s>(&self, sql: &'s str) -> Option<Shape<'s>> {
         if sql.len() > CACHED_TEXT_BYTES_MAX {
             return None;
@@ -271,7 +272,7 @@ impl SqlSession {
     }
 }
 
-/// Text and declared types of a statement with parameters, and the server that its session names.
+/// The cache key of a statement with parameters: its text, their declared types, and the server that its session names.
 fn cache_key(text: &str, declared: &[u32], server: Option<&str>) -> String {
     use std::fmt::Write;
     let mut key = format!("{text}{BEHIND_TEXT}");

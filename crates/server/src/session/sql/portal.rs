@@ -19,24 +19,24 @@ pub(super) struct Portal {
     /// `None` for an empty string.
     pub(super) statement: Option<Arc<ashlar_query::Statement>>,
     pub(super) parameters: Vec<Value>,
-    /// The same as the client sent them, where a shard reads them.
+    /// The parameters as the client sent them, for a statement that a shard reads.
     pub(super) raw: Option<RawParameters>,
-    /// What one shard is sent, where the statement's own text is another one of its shape.
+    /// What one shard is sent, if the plan was made for another text of the same shape.
     pub(super) sent: Option<Arc<Sent>>,
-    /// Pays for parameters that are long.
+    /// The charge for long parameters.
     pub(super) held: Option<Reservation>,
-    /// One per result column.
+    /// The formats of the result columns.
     pub(super) formats: Arc<[ValueFormat]>,
-    /// What it was bound from: planned again where the catalog has changed since.
+    /// What it was bound from: it is planned again if the catalog has changed since.
     pub(super) source: Option<Arc<Source>>,
     pub(super) progress: Progress,
-    /// Made by DECLARE: lives to the end of its block.
+    /// Whether DECLARE made it: then it lives to the end of its block.
     pub(super) is_cursor: bool,
-    /// Counts the session's portals in the order they were made.
+    /// The number of the portal, in the order in which the session made them.
     pub(super) number: u64,
 }
 
-/// The portals of a session. The one without a name, which nearly every statement has, is found without looking for it.
+/// The portals of a session. The one without a name, which nearly every statement uses, is found without a lookup.
 #[derive(Default)]
 pub(super) struct Portals {
     unnamed: Option<Portal>,
@@ -56,7 +56,7 @@ impl Portals {
         if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
     }
 
-    /// In the place of one of this name.
+    /// Inserts a portal; one of the same name is replaced.
     pub(super) fn insert(&mut self, name: &str, portal: Portal) {
         if name.is_empty() {
             self.unnamed = Some(portal);
@@ -90,36 +90,36 @@ pub(super) struct Source {
     pub(super) declared: Vec<u32>,
 }
 
-/// How far a portal has come.
+/// How far the execution of a portal is.
 pub(super) enum Progress {
-    /// Not executed.
+    /// It has not begun.
     Fresh,
-    /// Rows are left.
+    /// There are more rows.
     Open(RowSource, Tag),
-    /// A shard has more rows, in a portal of this name.
+    /// A shard has more rows, in a portal of its own.
     Remote {
         /// The shard.
         server: Arc<str>,
         /// The portal's name there.
         portal: String,
     },
-    /// All rows have been sent: a further Execute sends none.
+    /// All rows have been sent: another Execute sends none.
     Ended(Tag),
-    /// It had no rows to send, or has failed, and cannot be run again.
+    /// It has ended without rows to send, or failed, and cannot be run again.
     Done,
 }
 
 /// The command tag of a portal that sends rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// Followed by the rows that the Execute has sent.
+    /// Followed by the number of rows that the Execute has sent.
     Counted(&'static str),
-    /// As it is.
+    /// As it stands here.
     Plain(&'static str),
 }
 
 impl Tag {
-    /// The tag after so many rows.
+    /// The tag after an Execute that sent this many rows.
     pub(super) fn after(self, rows: u64) -> CommandTag {
         match self {
             Self::Counted(words) => CommandTag::counted(words, rows),
@@ -171,7 +171,7 @@ impl Portal {
         matches!(self.progress, Progress::Done)
     }
 
-    /// The query of the engine whose tables it uses: until it is closed, as in PostgreSQL, also where all rows have been sent.
+    /// The engine's query whose tables the portal uses until it is closed, as in PostgreSQL: even after all rows have been sent.
     pub(super) fn reading(&self) -> Option<&SelectPlan> {
         match (&self.progress, &self.statement.as_ref()?.kind) {
             (Progress::Open(RowSource::Query(_), _) | Progress::Ended(_), Kind::Select(plan)) => Some(plan),

@@ -15,14 +15,13 @@ use super::portal::Portal;
 use super::run::select_of;
 use super::{Executed, RowSink, SqlSession};
 
-/// PostgreSQL's number of `numeric`.
+/// PostgreSQL's OID of `numeric`.
 const NUMERIC: u32 = 1700;
 
-/// A prepared statement of fewer bytes is not worth a charge of its own: all those of a session have one, if they are more than
-/// that together.
+/// A prepared statement of fewer bytes gets no charge of its own. The small ones of a session share one, if together they exceed this.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// What pays for the prepared statements of a session that are small.
+/// The charge for the small prepared statements of a session.
 #[derive(Default)]
 pub(super) struct SmallPrepared {
     held: Option<Reservation>,
@@ -30,7 +29,7 @@ pub(super) struct SmallPrepared {
 }
 
 impl SmallPrepared {
-    /// So many bytes are there in all.
+    /// Charges for `bytes` in all, if that is more than a large one alone.
     ///
     /// # Errors
     /// 53200 over the memory bound.
@@ -48,7 +47,7 @@ impl SmallPrepared {
 }
 
 impl SqlSession {
-    /// Pays for a prepared statement of so many bytes that is about to be kept: what holds the payment, if that is its own.
+    /// Charges a prepared statement of this many bytes that is about to be kept. Returns its own charge, if it gets one.
     ///
     /// # Errors
     /// 53200 over the memory bound.
@@ -87,10 +86,10 @@ impl SqlSession {
         Ok(executed)
     }
 
-    /// A prepared statement with the values of its arguments, planned for the catalog of now.
+    /// A portal of a prepared statement with the values of its arguments, planned for the present catalog.
     ///
     /// # Errors
-    /// 26000, 42601 for another number of arguments, and what evaluating them finds.
+    /// 26000, 42601 for a wrong number of arguments, and errors of evaluating them.
     pub(super) async fn bound(
         &mut self,
         name: &str,
@@ -143,7 +142,7 @@ impl SqlSession {
         Ok(inner)
     }
 
-    /// The types of a statement's parameters; an error is the number of one that a shard knows and this server does not.
+    /// The types of a statement's parameters. An error is the OID of a type that a shard knows and this server does not.
     fn parameter_types(&self, planned: &ashlar_query::Statement) -> Result<Vec<Result<SqlType, u32>>> {
         let Kind::Sharded(plan) = &planned.kind else {
             return Ok(planned.parameter_types.iter().map(|sql_type| Ok(*sql_type)).collect());
@@ -154,7 +153,7 @@ impl SqlSession {
         Ok(types.iter().map(known).collect())
     }
 
-    /// The values of SQL expressions, as the given types.
+    /// Evaluates SQL expressions and assigns them to these types.
     async fn evaluate(&mut self, expressions: &[String], types: &[SqlType]) -> Result<Vec<Value>> {
         if expressions.is_empty() {
             return Ok(Vec::new());
@@ -203,7 +202,8 @@ impl SqlSession {
     }
 }
 
-/// The text of an argument that is a constant, as a shard reads it for a parameter; `None` for NULL. A number only where the parameter is one.
+/// The text of a constant argument, as a shard reads it for a parameter; `None` for NULL. Numbers are accepted only for a parameter that
+/// is a number.
 ///
 /// # Errors
 /// 0A000 for anything else.

@@ -15,22 +15,22 @@ use tokio::sync::mpsc::error::TrySendError;
 use super::{Notice, RowSink};
 use crate::session::CancelToken;
 
-/// Batches that wait between the query pool and the connection: enough that neither waits for the other.
+/// Batches that may wait between the query pool and the connection: enough that neither waits for the other.
 const BATCHES_WAITING_MAX: usize = 2;
-/// Rows between two looks at whether the client keeps up, and bytes of them where rows are long.
+/// Rows after which is checked whether the client keeps up, and bytes of long rows after which it is.
 const ROWS_PER_LOOK: usize = 64;
 const BYTES_PER_LOOK: usize = 1 << 20;
-/// Rows between two turns of the thread's other connections: some tenths of a millisecond.
+/// Rows after which the thread's other connections have a turn: some tenths of a millisecond.
 const ROWS_PER_TURN: usize = 1024;
 
 static TO_CONNECTION: Name = Name::new("rows to the connection");
 static FROM_QUERY: Name = Name::new("rows from the query");
 
-/// Where the next row comes from.
+/// The source of a portal's rows.
 pub(super) enum RowSource {
     /// A running query.
     Query(QueryRows),
-    /// Rows that are there (RETURNING, SHOW, EXPLAIN), and the memory that they are charged with until they are sent.
+    /// Rows that have been computed (RETURNING, SHOW, EXPLAIN), and the charge for them until they are sent.
     Values { rows: std::vec::IntoIter<Vec<Value>>, _memory: Option<Reservation> },
 }
 
@@ -38,10 +38,10 @@ pub(super) enum RowSource {
 pub(super) struct QueryRows {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     current: Option<(RecordBatch, usize)>,
-    /// Rows sent since others had their turn.
+    /// Rows sent since other connections had a turn.
     unyielded: usize,
     task: tokio::task::JoinHandle<()>,
-    /// The task has come to its end, and has been asked how.
+    /// Whether the task has ended and its result has been taken.
     is_over: bool,
 }
 
@@ -52,7 +52,7 @@ impl Drop for QueryRows {
 }
 
 impl RowSource {
-    /// Rows that are small.
+    /// A few rows, which are not charged.
     pub(super) fn values(rows: Vec<Vec<Value>>) -> Self {
         Self::Values { rows: rows.into_iter(), _memory: None }
     }
@@ -93,7 +93,7 @@ impl RowSource {
     /// Sends up to `rows_max` rows (0 for all). Returns how many, and whether the end was reached.
     ///
     /// # Errors
-    /// What the query finds, 57014 when cancelled, and the sink's.
+    /// Errors of the query, 57014 if it is cancelled, and errors of the sink.
     pub(super) async fn send<S: RowSink>(
         &mut self,
         columns: &[Column],
@@ -121,7 +121,7 @@ impl RowSource {
         }
     }
 
-    /// Why a query has ended before its first row, where it has.
+    /// The error with which a query has ended before its first row, if it has.
     pub(super) async fn failure(&mut self) -> Option<Error> {
         match self {
             Self::Values { .. } => None,
@@ -132,7 +132,7 @@ impl RowSource {
         }
     }
 
-    /// Passes over rows, for MOVE.
+    /// Skips rows, for MOVE.
     pub(super) async fn skip(&mut self, rows_max: usize, cancel: &CancelToken) -> Result<u64> {
         struct Nowhere;
         impl RowSink for Nowhere {
@@ -153,7 +153,7 @@ impl RowSource {
     }
 }
 
-/// Hands a batch to the connection; whether it still wants any. While it has no room for it others may run.
+/// Hands a batch to the connection; returns whether the connection wants more. While there is no room for it, other queries may run.
 async fn hand_over(sender: &mpsc::Sender<Result<RecordBatch>>, batch: RecordBatch, means: &Means) -> Result<bool> {
     let batch = match sender.try_send(Ok(batch)) {
         Ok(()) => return Ok(true),
@@ -181,7 +181,7 @@ impl QueryRows {
         }
     }
 
-    /// No more batches come. That is the end of the rows, unless the task has died in the middle of them.
+    /// Called when no more batches come: the end of the rows, or an error if the task has died.
     async fn end(&mut self) -> Result<()> {
         if self.is_over {
             return Ok(());
@@ -222,10 +222,10 @@ impl QueryRows {
     }
 }
 
-/// Hands out the rows of a small batch at once.
+/// Sends the rows of a small batch at once.
 ///
 /// # Errors
-/// XX000 where a column is of another type than was announced.
+/// XX000 if a column has another type than was announced.
 pub(super) fn put_all<S: RowSink>(batch: &RecordBatch, columns: &[Column], sink: &mut S) -> Result<()> {
     let readers = batch
         .columns()

@@ -16,40 +16,40 @@ use ashlar_query::engine::{Operators, Whose};
 use ashlar_query::statement::{TransactionModes, isolation};
 use ashlar_query::transaction::Isolation;
 
-/// What a value of a setting has to be.
+/// The rule for the values of a setting.
 #[derive(Clone, Copy)]
 enum Rule {
     /// Any text.
     Any,
-    /// One of these, case ignored: what the server does, under its names.
+    /// One of these, ignoring case, stored as spelled here. The setting only names what the server does anyway.
     Only(&'static [&'static str]),
-    /// One of these, case ignored.
+    /// One of these, ignoring case.
     OneOf(&'static [&'static str]),
-    /// How text is encoded.
+    /// An encoding of text.
     Encoding,
     /// A time zone.
     Zone,
     /// Milliseconds, with an optional unit.
     Milliseconds,
-    /// Kilobytes from so many on, with an optional unit.
+    /// Kilobytes, at least this many, with an optional unit.
     Kilobytes(i64),
     /// An isolation level.
     Isolation,
     /// on or off.
     Bool,
-    /// Can be set to what it is, and to nothing else.
+    /// Can only be set to the value that it has.
     Own,
-    /// Cannot be changed, or is the transaction's own and not changed here.
+    /// Cannot be changed, or belongs to the transaction and is not changed here.
     Fixed,
 }
 
-/// What a client is told beside its results, and what is left out then.
+/// The severities of messages to a client, the least severe first.
 const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
-/// The setting of how long a statement may take without being told of in the log.
+/// The setting for the log of slow statements.
 const LOG_MIN_DURATION: &str = "log_min_duration_statement";
 
-/// The setting of the server that statements go to as they are written.
+/// The setting that names the server to which all statements are sent as they are written.
 const SHARDED_SERVER: &str = "sharded_server";
 
 /// Name, default, rule, and whether clients are told.
@@ -127,46 +127,46 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
 
 /// The settings of one session.
 ///
-/// A setting has the value in force and, where SET LOCAL hides it until the end of the transaction, the session's own.
-/// Both are noted before a transaction first changes them, and once more after each savepoint, so that ROLLBACK and
-/// ROLLBACK TO SAVEPOINT find them again.
+/// A setting has the value in force and, while SET LOCAL hides it until the end of the transaction, the session's own. Both are noted
+/// before a transaction first changes them, and once more after each savepoint, so that ROLLBACK and ROLLBACK TO SAVEPOINT can restore
+/// them.
 pub(super) struct Settings {
-    /// What is in force, in the order of [`SETTINGS`], as are all numbers of settings here.
+    /// The values in force, in the order of [`SETTINGS`]. All numbers of settings here are positions in that list.
     values: Vec<String>,
-    /// What RESET goes back to.
+    /// The values that RESET restores.
     initial: Vec<String>,
     /// The session's own values that SET LOCAL hides.
     hidden: Vec<(usize, String)>,
-    /// What ROLLBACK goes back through, the last change first.
+    /// The changes that ROLLBACK undoes, in the order in which they were made.
     undo: Vec<Undo>,
-    /// Where in `undo` the innermost savepoint is.
+    /// The position in `undo` of the innermost savepoint.
     savepoint: usize,
-    /// What clients were last told of settings that have changed since.
+    /// The values that clients were last told, of settings that have changed since.
     untold: Vec<(usize, String)>,
     style: TextStyle,
-    /// The modes of transactions to come.
+    /// The modes of future transactions.
     pub(super) modes: Modes,
     pub(super) statement_timeout_ms: u64,
     pub(super) lock_timeout_ms: u64,
-    /// Statements that take as long are told of in the log; `None`: none are.
+    /// Statements that take at least this long are logged; `None`: none are.
     pub(super) log_min_duration_ms: Option<u64>,
-    /// What a client wants to be told.
+    /// The least severe messages that the client wants.
     pub(super) min_severity: MinSeverity,
-    /// Whose operators plans are made of.
+    /// Which implementations of operators plans are made of.
     pub(super) operators: Operators,
-    /// Whether queries over several shards see all of them as of one moment.
+    /// Whether queries over several shards read all of them as of one moment.
     pub(super) sharded_snapshots: bool,
-    /// Whether UPDATE and DELETE have to give a sharding key, or else narrow down the shards.
+    /// Whether UPDATE and DELETE must have a condition on the sharding key, or otherwise narrow down the shards.
     pub(super) refuses_keyless: bool,
-    /// Whether the session keeps the connections to shards that it has had.
+    /// Whether the session keeps its connections to shards.
     pub(super) keeps_connections: bool,
-    /// The server that statements go to as they are written.
+    /// The server to which all statements are sent as they are written.
     pub(super) sharded_server: Option<Arc<str>>,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
-    /// Those that connections to shards take over.
+    /// The settings that connections to shards take over.
     pub(super) of_shards: ashlar_shard::backend::Settings,
-    /// Whether shards' replicas are read where nothing is written.
+    /// Whether replicas of shards are read by transactions that write nothing.
     pub(super) reads_replicas: bool,
     pub(super) idle_session_timeout_ms: u64,
     pub(super) idle_in_transaction_timeout_ms: u64,
@@ -180,14 +180,14 @@ pub(super) struct Modes {
     pub(super) deferrable: bool,
 }
 
-/// What a setting was before a change.
+/// The value of a setting before a change.
 struct Undo {
     setting: usize,
     value: String,
     hidden: Option<String>,
 }
 
-/// Another text where it is another one: who has the old one compares no further.
+/// Replaces a text only if it differs, so that holders of the old one can compare by address.
 fn take_over(text: &mut Arc<str>, value: &str) {
     if **text != *value {
         *text = value.into();
@@ -280,7 +280,7 @@ impl Settings {
         &self.style
     }
 
-    /// What is in force under the name of a setting that there is.
+    /// The value in force of a setting; the name is one of those in [`SETTINGS`].
     pub(super) fn value(&self, name: &str) -> &str {
         SETTINGS.iter().position(|(known, ..)| *known == name).map_or("", |number| self.values[number].as_str())
     }
@@ -290,7 +290,7 @@ impl Settings {
         told.map(|((name, ..), value)| (*name, value.clone())).collect()
     }
 
-    /// What clients have not been told yet. A value that came and went in between is nobody's business.
+    /// Changes that clients have not been told yet. A value that was changed back in between is left out.
     pub(super) fn take_changes(&mut self) -> Vec<(&'static str, String)> {
         if self.untold.is_empty() {
             return Vec::new();
@@ -300,7 +300,7 @@ impl Settings {
         changed.map(|(number, _)| (SETTINGS[number].0, self.values[number].clone())).collect()
     }
 
-    /// SET, RESET and SET ... TO DEFAULT: these two without a value.
+    /// SET, RESET and SET ... TO DEFAULT; the latter two have no value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let number = number_of(name)?;
         let value = match value {
@@ -338,7 +338,7 @@ impl Settings {
         self.derive()
     }
 
-    /// Changes a setting in a way that the transaction can take back.
+    /// Changes a setting so that the transaction can undo it.
     fn change(&mut self, number: usize, value: String, local: bool) {
         let hidden = self.hidden.iter().position(|(hidden, _)| *hidden == number);
         if !self.undo[self.savepoint..].iter().any(|undo| undo.setting == number) {
@@ -361,7 +361,7 @@ impl Settings {
         }
     }
 
-    /// What is computed from the texts.
+    /// Recomputes the fields that follow from the texts of values.
     fn derive(&mut self) -> Result<()> {
         for ((name, ..), value) in SETTINGS.iter().zip(&self.values) {
             match *name {
@@ -412,14 +412,13 @@ impl Settings {
         Ok(())
     }
 
-    /// A savepoint: [`Self::rollback_to`] takes its return value.
+    /// Begins a savepoint; [`Self::rollback_to`] takes the mark that is returned.
     pub(super) fn mark(&mut self) -> usize {
         self.savepoint = self.undo.len();
         self.savepoint
     }
 
-    /// A savepoint is gone and what was set after it stays. `before` is the mark of the savepoint before it, if there
-    /// is one.
+    /// Releases a savepoint: what was set after it stays. `before` is the mark of the savepoint before it, if there is one.
     pub(super) fn release(&mut self, before: usize) {
         // What a setting was at the outer savepoint is all that counts now.
         let mut seen = Vec::new();
@@ -447,7 +446,7 @@ impl Settings {
         self.derive_again();
     }
 
-    /// SET LOCAL ends with its transaction; SET too where that is rolled back.
+    /// Ends what SET LOCAL has set; if the transaction was rolled back, what SET has set as well.
     pub(super) fn end_transaction(&mut self, committed: bool) {
         self.savepoint = 0;
         if self.undo.is_empty() {
@@ -464,7 +463,7 @@ impl Settings {
         self.derive_again();
     }
 
-    /// Derives from values that were in force before, and could be read then.
+    /// Recomputes the fields from values that were in force before, and so are valid.
     fn derive_again(&mut self) {
         if self.derive().is_err() {
             tracing::error!("a setting that was in force cannot be read any more");
@@ -477,24 +476,24 @@ impl Settings {
     }
 }
 
-/// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
+/// The least severe messages that a client wants, as a position in [`SEVERITIES`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MinSeverity(usize);
 
 impl MinSeverity {
-    /// Whether the client wants to be told of what is so severe.
+    /// Whether the client wants messages of this severity.
     pub(super) fn tells(self, severity: &str) -> bool {
         let severity = SEVERITIES.iter().position(|known| known.eq_ignore_ascii_case(severity));
         severity.is_none_or(|severity| severity >= self.0)
     }
 }
 
-/// Whose operators a value names.
+/// The implementation of an operator that a value names.
 fn whose(value: &str) -> Whose {
     if value == "stock" { Whose::Stock } else { Whose::Own }
 }
 
-/// A value as it is kept.
+/// Checks a value, and returns it as it is stored.
 fn accepted(number: usize, value: &str) -> Result<String> {
     let (name, default, rule, _) = SETTINGS[number];
     Ok(match rule {
@@ -539,7 +538,7 @@ fn accepted(number: usize, value: &str) -> Result<String> {
     })
 }
 
-/// One of a list, under its name there. What PostgreSQL takes under another name too is taken.
+/// One of a list of values, as spelled there. Other spellings that PostgreSQL accepts are accepted.
 fn one_of(name: &str, values: &'static [&'static str], value: &str) -> Result<String> {
     let wanted = value.to_ascii_lowercase();
     let wanted = match (name, wanted.as_str()) {
