@@ -204,7 +204,7 @@ impl StoredEntry<'_> {
         }
     }
 
-    /// The same for a table with unique or computed indexes or with CHECK constraints.
+    /// The same for a table with indexes that are unique or that compute expressions.
     fn apply_checked(&mut self, mutation: &Mutation<'_>) -> Result<Applied> {
         let write = mutation.write();
         let claims = loop {

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::{Error, ErrorCode, Result};
 
-/// One part in so many of a bound is kept for statements: a store that is full of rows must be read, and rows deleted, and
-/// both take memory first.
+/// One part in so many of a bound is reserved for statements: rows of a full store must still be read and deleted, and both take memory
+/// first.
 const STATEMENTS_PART: u64 = 16;
 
 /// The memory of one region, or of one transaction's buffered writes; all accounts of a store share its bound.
 #[derive(Debug)]
 pub(crate) struct Account {
     used: AtomicU64,
-    /// The bound of this account alone.
+    /// The bound of this account.
     max: AtomicU64,
-    /// Whether a statement holds it, not the rows of a table.
+    /// Whether it is an account of a statement, not of the rows of a table.
     is_statement: bool,
-    /// Whether it may take of what is kept for statements, beyond the bounds.
+    /// Whether it may use what is reserved for statements, beyond the bounds.
     takes_kept: AtomicBool,
     total: Arc<Total>,
 }
@@ -30,14 +30,14 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Total {
     used: AtomicU64,
-    /// What statements hold of it. What is kept for them is theirs even where rows, by what goes over the bound, are beyond it.
+    /// The bytes that statements hold. What is reserved for statements remains theirs even if rows exceed their part.
     by_statements: AtomicU64,
     /// The bound.
     max: AtomicU64,
 }
 
 impl Total {
-    /// A bound with nothing used.
+    /// A bound, with nothing charged.
     pub(crate) fn new(max: u64) -> Arc<Self> {
         Arc::new(Self { used: AtomicU64::new(0), by_statements: AtomicU64::new(0), max: AtomicU64::new(max) })
     }
@@ -47,24 +47,24 @@ impl Total {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Has another bound from now on. What is above it stays.
+    /// Changes the bound. Charges above it stay.
     pub(crate) fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Bytes charged in all.
+    /// The sum of all charges, in bytes.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
 
 impl Account {
-    /// An account of rows below a store's bound.
+    /// An account for rows, within a store's bound.
     pub(crate) fn new(total: &Arc<Total>) -> Arc<Self> {
         Self::with(total, false)
     }
 
-    /// An account of a statement below a store's bound. It does not take of what is kept for statements, yet.
+    /// An account for a statement, within a store's bound. It does not use what is reserved for statements yet.
     pub(crate) fn of_statement(total: &Arc<Total>) -> Arc<Self> {
         Self::with(total, true)
     }
@@ -79,7 +79,7 @@ impl Account {
         })
     }
 
-    /// From now on, whether it may take of what is kept for statements.
+    /// Sets whether it may use what is reserved for statements.
     pub(crate) fn take_kept(&self, takes_kept: bool) {
         self.takes_kept.store(takes_kept, Ordering::Relaxed);
     }
@@ -94,12 +94,12 @@ impl Account {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Has a bound of its own; `u64::MAX`: none. What is above it stays.
+    /// Changes the bound of this account; `u64::MAX` for none. Charges above it stay.
     pub(crate) fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Whether less than one part in so many of the bound, or of the store's, is left.
+    /// Whether less than one part in `part` of its own bound, or of the store's, is left.
     pub(crate) fn has_less_than(&self, part: u64) -> bool {
         let is_below = |used: u64, max: u64| used > max - max / part;
         is_below(self.used(), self.max.load(Ordering::Relaxed)) || is_below(self.total.used(), self.total.max())
@@ -166,25 +166,25 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Nothing charged yet.
+    /// A charge of nothing.
     pub(crate) fn empty(account: &Arc<Account>) -> Self {
         Self { account: Arc::clone(account), bytes: 0 }
     }
 
-    /// Charges `bytes`, or says 53200 and charges nothing.
+    /// Charges `bytes`; otherwise 53200, and nothing is charged.
     pub(crate) fn new(account: &Arc<Account>, bytes: usize) -> Result<Self> {
         account.try_add(bytes as u64)?;
         Ok(Self { account: Arc::clone(account), bytes: bytes as u64 })
     }
 
-    /// Charges `bytes`, of what is kept for statements too.
+    /// Charges `bytes`, also from what is reserved for statements.
     pub(crate) fn of_statement(account: &Arc<Account>, bytes: usize) -> Result<Self> {
         account.try_add_as(bytes as u64, true)?;
         Ok(Self { account: Arc::clone(account), bytes: bytes as u64 })
     }
 
-    /// Charges `bytes` even over the bound. For what is small beside the rows, and for what a DELETE needs: a full
-    /// store must be able to give memory back.
+    /// Charges `bytes` even over the bound: for memory that is small beside the rows, and for what a DELETE needs, since a full store
+    /// must be able to free memory.
     pub(crate) fn forced(account: &Arc<Account>, bytes: usize) -> Self {
         account.add(bytes as u64);
         Self { account: Arc::clone(account), bytes: bytes as u64 }
@@ -195,7 +195,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Charges up to `bytes` in all, or says 53200 and changes nothing; or gives back what is above.
+    /// Changes the charge to `bytes`. If it cannot grow: 53200, and nothing changes.
     pub(crate) fn try_resize(&mut self, bytes: usize) -> Result<()> {
         if bytes as u64 > self.bytes {
             self.account.try_add(bytes as u64 - self.bytes)?;
@@ -217,7 +217,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Has another charge of the same account hold bytes of this one: at most as many as this one has.
+    /// Moves bytes to another charge of the same account: at most as many as this one has.
     pub(crate) fn hand_over(&mut self, bytes: usize, to: &mut Self) {
         debug_assert!(Arc::ptr_eq(&self.account, &to.account), "bytes stay with their account");
         let bytes = self.bytes.min(bytes as u64);
@@ -237,11 +237,11 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes that are charged ahead, so that a statement that keeps many small things does not count each.
+/// Bytes that are charged in advance, so that a statement that keeps many small things does not charge each.
 const AHEAD_BYTES: u64 = 64 << 10;
 
-/// Memory that a statement holds beside the rows of the store, within the same bound and what is kept beyond it for
-/// statements. Given back when it is dropped.
+/// Memory that a statement holds beside the rows of the store, within the same bound and what is reserved for statements beyond it.
+/// Released when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     charge: Charge,
@@ -255,7 +255,7 @@ impl Reservation {
         Self { charge: Charge::empty(&account), used: 0 }
     }
 
-    /// Charges what is about to be allocated.
+    /// Charges memory that is about to be allocated.
     ///
     /// # Errors
     /// 53200 over the bound; then nothing more is charged.
@@ -268,7 +268,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// The same where many hold little: nothing is charged ahead.
+    /// The same for many small holders: nothing is charged in advance.
     ///
     /// # Errors
     /// As for [`Self::grow`].
@@ -281,7 +281,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives back everything.
+    /// Releases everything.
     pub fn clear(&mut self) {
         self.charge.resize(0);
         self.used = 0;

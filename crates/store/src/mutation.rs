@@ -12,7 +12,7 @@ pub enum Mutation<'a> {
         /// A value for every column.
         row: &'a [Datum<'a>],
     },
-    /// Adds a row, or puts it in the place of the one with its key.
+    /// Adds a row, or replaces the one with its key.
     Upsert {
         /// A value for every column.
         row: &'a [Datum<'a>],
@@ -29,18 +29,18 @@ pub enum Mutation<'a> {
         /// The row's key.
         key: &'a [Datum<'a>],
     },
-    /// A write that says how long its row lives. Without it, a row that is changed keeps what it has ([`Expiry::Keep`]),
-    /// and one that is new or replaced gets what its table gives ([`Expiry::Table`]).
+    /// A write that also sets how long its row lives. Any other write leaves a changed row's deadline as it is ([`Expiry::Keep`]) and
+    /// gives a new or replaced row the table's default ([`Expiry::Table`]).
     Living {
-        /// Not one of this kind. An update without changes sets the expiry alone.
+        /// A write of another kind. An update without changes sets only the expiry.
         write: &'a Self,
-        /// How long.
+        /// The lifetime.
         expiry: Expiry,
     },
 }
 
 impl Mutation<'_> {
-    /// What it writes, whatever it says about the row's life.
+    /// The write itself, without its lifetime.
     pub(crate) fn write(&self) -> &Self {
         match self {
             Self::Living { write, .. } => write,
@@ -48,7 +48,7 @@ impl Mutation<'_> {
         }
     }
 
-    /// What it says about the life of the row.
+    /// The lifetime that it sets.
     pub(crate) fn expiry(&self) -> Expiry {
         match self {
             Self::Living { expiry, .. } => *expiry,
@@ -61,11 +61,11 @@ impl Mutation<'_> {
 /// What a mutation did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// A row is there that was not.
+    /// A row was added.
     Inserted,
-    /// A row has other values.
+    /// A row was changed.
     Updated,
-    /// A row is gone.
+    /// A row was removed.
     Deleted,
     /// There was no such row.
     Nothing,

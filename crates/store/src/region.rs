@@ -43,7 +43,7 @@ mod writing;
 pub(crate) use place::Guard;
 use place::Place;
 
-/// How often whoever wants several partitions' locks lets go of all of them for what others have left in one.
+/// How often a thread that wants the locks of several partitions releases all of them to do work that a commit has left in one.
 const ROUNDS: usize = 3;
 
 /// What the regions of a store share.
@@ -69,43 +69,43 @@ pub struct Region {
     lives: Arc<Lives>,
     attention: Arc<Attention>,
     life: Arc<Life>,
-    /// The region is what a transaction sees that has altered it.
+    /// Set for the region as a transaction sees it that has altered its shape.
     altered: Option<Altered>,
 }
 
-/// What changes about a region beside its rows and its shape.
+/// The parts of a region, beside its rows and its shape, that change.
 #[derive(Default)]
 struct Life {
     counters: Counters,
-    /// Secondary indexes. A partition that is made has them; one that is there gets them one after the other.
+    /// Secondary indexes. A new partition gets them when it is made, existing ones one after the other.
     indexes: RwLock<Arc<[Arc<IndexDef>]>>,
-    /// Of each index, which partitions have which values. A partition that is made fills them too.
+    /// For each index, which partitions have which values. New partitions fill them as well.
     directories: RwLock<ByIndex>,
-    /// Of each unique index, which values are taken.
+    /// For each unique index, which values are taken.
     taken: RwLock<HashMap<TableId, Arc<Taken>>>,
-    /// Held by a commit that takes values before it has the locks of their partitions.
+    /// Held by a commit that claims values before it has the locks of their partitions.
     claiming: Mutex<()>,
-    /// There are indexes that are unique, or that compute something.
+    /// Whether there are indexes that are unique or that compute expressions.
     has_checks: AtomicBool,
-    /// What ANALYZE found.
+    /// What ANALYZE has found.
     statistics: RwLock<Option<Arc<TableStatistics>>>,
-    /// Set with every partition locked.
+    /// Whether the region was dropped. Set with every partition locked.
     dropped: AtomicBool,
-    /// The region that has the rows and the indexes since it was dropped, where there is one.
+    /// The region that has had the rows and the indexes since this one was dropped, if there is one.
     heir: Mutex<Option<Weak<Region>>>,
-    /// When it took over the rows of another region; zero where it never did.
+    /// When it took over the rows of another region; zero if it never did.
     born: AtomicU64,
 }
 
-/// A region under a shape that is not committed yet: the same partitions, read in another way.
+/// A region with a shape that is not committed yet: the same partitions, read under that shape.
 struct Altered {
     base: Arc<Region>,
-    /// The version of the shape that the transaction built on: nothing can be read once it is another.
+    /// The version of the shape that the transaction built on. If the region has another one by now, nothing can be read.
     version: u32,
     shape: Arc<Shape>,
 }
 
-/// Where a key lives: computed once for all that is done with it.
+/// The hash and the partition of a key, computed once for all operations on it.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPlace {
     pub(crate) partition: PartitionId,
@@ -115,9 +115,9 @@ pub(crate) struct KeyPlace {
 /// One batch of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanBatch {
-    /// The columns asked for; they borrow the store's memory.
+    /// The requested columns, in memory that is shared with the store.
     pub batch: RecordBatch,
-    /// The rows of the batch that the view sees; `None`: all.
+    /// The rows of the batch that the view sees; `None` if it sees all.
     pub visible: Option<BooleanBuffer>,
 }
 
@@ -148,7 +148,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The region as a transaction sees it that gives it another shape, on top of the one of `version`.
+    /// The region as seen by a transaction that gives it another shape, built on the one of `version`.
     pub(crate) fn altered(base: &Arc<Self>, version: u32, shape: &Arc<Shape>) -> Arc<Self> {
         Arc::new(Self {
             id: base.id,
@@ -165,32 +165,32 @@ impl Region {
         })
     }
 
-    /// The region as everybody sees it.
+    /// The region as all other sessions see it.
     pub fn committed(self: &Arc<Self>) -> Arc<Self> {
         Arc::clone(self.altered.as_ref().map_or(self, |altered| &altered.base))
     }
 
-    /// Whether the shape that a transaction has altered is not there any more.
+    /// Whether the shape that a transaction has altered has been replaced since.
     pub(crate) fn is_stale(&self) -> bool {
         self.altered.as_ref().is_some_and(|altered| altered.base.version() != altered.version)
     }
 
-    /// The table.
+    /// The table's id.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// The table's shape now.
+    /// The table's present shape.
     pub fn schema(&self) -> Arc<TableSchema> {
         Arc::clone(&self.shape.read().schema)
     }
 
-    /// The version of the table's shape now.
+    /// The version of the table's present shape.
     pub(crate) fn version(&self) -> u32 {
         self.shape.read().schema.version
     }
 
-    /// The shape now, as Arrow has it: every column, hidden ones included.
+    /// The present shape as an Arrow schema: with every column, hidden ones included.
     pub fn arrow_schema(&self) -> SchemaRef {
         Arc::clone(&self.shape.read().arrow)
     }
@@ -203,29 +203,30 @@ impl Region {
         &self.common
     }
 
-    /// Partitions of the region.
+    /// The number of partitions.
     pub fn partition_count(&self) -> u16 {
         self.common.partition_count
     }
 
-    /// Rows that are committed and not ended.
+    /// The number of rows that are committed and not ended.
     pub fn row_count(&self) -> u64 {
         let count = |partition: &Partition| partition.live() - partition.over_count();
         self.places.iter().map(|place| place.lock().as_deref().map_or(0, count)).sum()
     }
 
-    /// Rows as [`Self::row_count`] has them, and those whose time has come but that nobody has ended yet: it looks at no row.
+    /// The number of rows as [`Self::row_count`] counts them, together with expired rows that have not been removed. No row is read for
+    /// it.
     pub fn row_estimate(&self) -> u64 {
         self.places.iter().map(|place| place.lock().as_ref().map_or(0, |partition| partition.live())).sum()
     }
 
-    /// Of the rows of [`Self::row_estimate`], those whose life ends at a time that is known: no row is looked at either.
+    /// Among the rows of [`Self::row_estimate`], those that have a deadline. No row is read for it.
     pub fn expiring(&self) -> Expiring {
         let of = |place: &Place| place.lock().as_deref().map_or_else(Expiring::default, Partition::expiring);
         self.places.iter().map(of).fold(Expiring::default(), Expiring::plus)
     }
 
-    /// Rows that ended by themselves, or to make room.
+    /// The numbers of rows that expired and that were evicted.
     pub fn ended(&self) -> Ended {
         self.lives.ended()
     }
@@ -234,15 +235,15 @@ impl Region {
         &self.lives
     }
 
-    /// Bytes charged for the region's rows, indexes and versions, those that readers still borrow included.
+    /// Bytes charged for the region's rows, indexes and versions, including memory that readers still borrow.
     pub fn bytes(&self) -> u64 {
         self.account.used()
     }
 
-    /// The next number of a column that counts, in the column's type.
+    /// The next number of a column's counter, in the column's type.
     ///
     /// # Errors
-    /// 2200H after the last number; XX000 where the column does not count.
+    /// 2200H after the last number; XX000 if the column has no counter.
     pub fn next_number(&self, column: &ColumnDef) -> Result<Value> {
         let Some(ColumnDefault::Sequence(sequence)) = &column.default else {
             return Err(Error::internal("only a column with a sequence counts"));
@@ -261,7 +262,7 @@ impl Region {
         })
     }
 
-    /// A column's counter goes on with `number`.
+    /// Restarts a column's counter at `number`.
     pub fn restart_numbers(&self, column: ColumnId, number: i64) {
         self.life.counters.restart(column, number);
     }
@@ -271,7 +272,7 @@ impl Region {
         self.life.dropped.load(Ordering::Acquire)
     }
 
-    /// Why a region that was dropped is neither read nor written.
+    /// The error for reading or writing a region that was dropped.
     pub(crate) fn gone(&self) -> Error {
         if self.life.heir.lock().is_some() {
             return changed(&self.schema());
@@ -280,23 +281,23 @@ impl Region {
         Error::new(ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist"))
     }
 
-    /// The partition that owns a key; `None`: no row can have this key.
+    /// The partition that owns a key; `None` if no row can have this key.
     pub fn partition_of(&self, key: &[Datum<'_>]) -> Option<PartitionId> {
         self.is_key(key).then(|| self.placement.partition(key))
     }
 
-    /// The partition that owns every key with these values in the columns of `partition_by`; the others do not count.
+    /// The partition that owns every key with these values in the columns of `partition_by`; other values are ignored.
     pub(crate) fn partition_of_parts(&self, key: &[Datum<'_>]) -> PartitionId {
         self.placement.partition(key)
     }
 
-    /// Where a key lives; `None`: no row can have this key.
+    /// The hash and the partition of a key; `None` if no row can have this key.
     pub(crate) fn place_of(&self, key: &[Datum<'_>]) -> Option<KeyPlace> {
         let partition = self.partition_of(key)?;
         Some(KeyPlace { partition, hash: self.hash(key) })
     }
 
-    /// The same of a key that is one integer of its column's type; `None`: [`Region::place_of`] has to say.
+    /// The same for a key that is one integer of its column's type; `None` if [`Region::place_of`] has to be asked.
     #[inline]
     pub(crate) fn place_of_integer(&self, value: i64) -> Option<KeyPlace> {
         let partition = self.placement.partition_of_integer(value)?;
@@ -319,7 +320,7 @@ impl Region {
         self.places[usize::from(partition.0)].lock()
     }
 
-    /// Locks several partitions, which are in order.
+    /// Locks several partitions, given in ascending order.
     pub(crate) fn lock_several(&self, partitions: &[PartitionId]) -> Vec<Guard<'_>> {
         for _ in 0..ROUNDS {
             let guards = partitions.iter().map(|partition| self.places[usize::from(partition.0)].lock_done());
@@ -332,7 +333,7 @@ impl Region {
         partitions.iter().map(|partition| self.lock(*partition)).collect()
     }
 
-    /// The partition behind a guard, made if need be.
+    /// The partition behind a guard, created if it does not exist yet.
     pub(crate) fn partition_mut<'g>(
         &self,
         id: PartitionId,
@@ -346,7 +347,7 @@ impl Region {
         Box::new(self.partition_with(id, &self.shape(), &self.every_index()))
     }
 
-    /// The same with a shape and indexes that the region had a moment ago.
+    /// The same with a shape and indexes that were read from the region before.
     pub(crate) fn partition_with(&self, id: PartitionId, shape: &Arc<Shape>, indexes: &[Arc<IndexDef>]) -> Partition {
         let mut partition = self.partition_alone(id, shape);
         let (directories, taken) = (self.directories().read(), self.life.taken.read());
@@ -357,19 +358,19 @@ impl Region {
         partition
     }
 
-    /// A partition that is not part of the region yet, without indexes, whose memory is the region's.
+    /// A partition that is not part of the region yet, without indexes. Its memory is charged to the region.
     pub(crate) fn partition_alone(&self, id: PartitionId, shape: &Arc<Shape>) -> Partition {
         let hasher = self.common.hasher.clone();
         Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives)
     }
 
-    /// The lock of a partition, unless somebody holds it.
+    /// The lock of a partition, unless another thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
         self.places[usize::from(partition.0)].try_lock()
     }
 
-    /// Whether somebody holds the lock of a partition, or has left something to be done there.
+    /// Whether another thread holds the lock of a partition, or has left work there.
     pub(crate) fn is_busy(&self, partition: PartitionId) -> bool {
         self.places[usize::from(partition.0)].is_busy()
     }
@@ -382,7 +383,7 @@ impl Region {
         &self.account
     }
 
-    /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
+    /// Reads the latest committed row of a key. `f` must not use the store in any other way.
     pub fn get<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else { return f(None) };
         let hash = self.hash(key);
@@ -393,7 +394,7 @@ impl Region {
         f(row.map(|row| self.row(partition, row)))
     }
 
-    /// Like [`Region::get`], and the row does not count as used.
+    /// Like [`Region::get`], but the row does not count as used.
     pub fn peek<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
         let Some(place) = self.place_of(key) else { return f(None) };
         let guard = self.lock(place.partition);
@@ -412,7 +413,7 @@ impl Region {
         f(row.map(|row| self.row(partition, row)))
     }
 
-    /// Like [`Region::get_at`], and the row does not count as used.
+    /// Like [`Region::get_at`], but the row does not count as used.
     pub fn peek_at<R>(&self, snapshot: &Snapshot, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
         let Some(place) = self.place_of(key) else { return f(None) };
         let guard = self.lock(place.partition);
@@ -420,7 +421,7 @@ impl Region {
         f(partition.locate_at(place.hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
     }
 
-    /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
+    /// A row in this region's shape or, if that is stale, in the present one, whose version tells the difference.
     pub(crate) fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
         match &self.altered {
             Some(altered) if altered.version == partition.shape().schema.version => {
@@ -430,21 +431,21 @@ impl Region {
         }
     }
 
-    /// Whether there is a row of a key at a timestamp that is registered.
+    /// Whether a key has a row at a timestamp that is registered.
     pub(crate) fn has_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> bool {
         let guard = self.lock(place.partition);
         guard.as_deref().is_some_and(|partition| partition.locate_at(place.hash, key, at).is_some())
     }
 
-    /// When the life of the row of a key ends that is there at a timestamp that is registered.
+    /// The deadline of the row that a key has at a timestamp that is registered.
     pub(crate) fn deadline_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> Option<Deadline> {
         let guard = self.lock(place.partition);
         guard.as_deref().and_then(|partition| partition.deadline_at(place.hash, key, at))
     }
 
-    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`, in one hold of
-    /// its lock, until `f` says no: whether it never did. What that takes follows from the rows in the bucket, not from those
-    /// of the partition. A key keeps its bucket for the life of the store. `f` must not touch the store in any other way.
+    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`, while it holds the lock
+    /// once, until `f` returns false. Returns whether it never did. The time that it takes depends on the rows in the bucket, not on
+    /// those of the partition. A key keeps its bucket for the life of the store. `f` must not use the store in any other way.
     pub fn keys_in_bucket(
         &self,
         partition: PartitionId,
@@ -472,8 +473,8 @@ impl Region {
         self.scan_probed(view, partition, columns, version, &[])
     }
 
-    /// Like [`Region::scan_version`], for somebody who wants rows only that each of the probes finds. Others may be
-    /// among them: an index is used where it leaves few rows of the partition.
+    /// Like [`Region::scan_version`], for callers that want only rows which each of the probes finds. The result may contain others: an
+    /// index is used only if few rows of the partition are left.
     pub fn scan_probed(
         &self,
         view: &ReadView,
@@ -486,8 +487,8 @@ impl Region {
         self.scan_searched(view, partition, columns, version, &asked)
     }
 
-    /// Like [`Region::scan_version`], for somebody who wants rows only that one probe of each list finds. Others may be among
-    /// them: indexes are used where they leave few rows of the partition.
+    /// Like [`Region::scan_version`], for callers that want only rows which one probe of each list finds. The result may contain others:
+    /// indexes are used only if few rows of the partition are left.
     pub fn scan_searched(
         &self,
         view: &ReadView,
@@ -499,8 +500,8 @@ impl Region {
         self.scan_found(view, partition, columns, version, |stored, at| stored.searched(asked, at))
     }
 
-    /// Like [`Region::scan_version`], for somebody who wants the row of one key only. What the view's own transaction has
-    /// written may be among what comes.
+    /// Like [`Region::scan_version`], for callers that want only the row of one key. The result may contain other rows that the view's
+    /// own transaction has written.
     pub fn scan_key(
         &self,
         view: &ReadView,
@@ -514,7 +515,7 @@ impl Region {
         })
     }
 
-    /// What a view sees of the rows that `find` names, or of all where it gives none.
+    /// Scans the rows that `find` names, or all rows if it returns `None`.
     fn scan_found(
         &self,
         view: &ReadView,
@@ -590,9 +591,9 @@ impl Region {
         Ok(batches)
     }
 
-    /// Visits the rows of one partition that an index finds and a snapshot sees. False, and no row was visited, where
-    /// there are more than `rows_max`, where the partition has no such index, or where the table has another shape than
-    /// that of `version`. `f` must not touch the store in any other way.
+    /// Visits the rows of one partition that an index finds and a snapshot sees. Returns false, and has visited none, if there are more
+    /// than `rows_max`, if the partition has no such index, or if the table's shape is not that of `version`. `f` must not use the store
+    /// in any other way.
     pub fn probe(
         &self,
         snapshot: &Snapshot,
@@ -607,7 +608,7 @@ impl Region {
         stored.shape().schema.version == version && stored.visit_probed(probe, snapshot.timestamp(), rows_max, f)
     }
 
-    /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
+    /// Checks that a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
     pub fn check_row(&self, row: &[Datum<'_>]) -> Result<()> {
         self.shape.read().check_row(row)
     }
@@ -617,9 +618,8 @@ impl Region {
         self.lock_several(&(0..self.partition_count()).map(PartitionId).collect::<Vec<_>>())
     }
 
-    /// Gives the table another shape, as ALTER TABLE: columns are the same when their ids are. No row is rewritten:
-    /// an added column reads as its constant default, or NULL, in the rows that are there. Transactions that wrote
-    /// under the old shape fail with 40001 at commit.
+    /// Gives the table another shape, for ALTER TABLE. Columns with equal ids are the same column. No row is rewritten: existing rows
+    /// read an added column as its constant default, or NULL. Transactions that wrote under the old shape fail with 40001 at commit.
     pub fn alter(&self, new: Arc<TableSchema>) -> Result<()> {
         let mut guards = self.lock_all();
         if self.is_dropped() {
@@ -654,7 +654,7 @@ impl Region {
         Ok(())
     }
 
-    /// Has this shape from now on. With every partition locked, whose shape it becomes too.
+    /// Replaces the shape, also of every partition. Called with all of them locked.
     pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
         *self.shape.write() = Arc::clone(shape);
         self.set_bounds(&shape.schema.life);
@@ -673,7 +673,7 @@ impl Region {
         self.directories().write().retain(|id, _| standing.iter().any(|index| index.id == *id));
     }
 
-    /// Whether there are rows, those included that only an older snapshot sees.
+    /// Whether there are rows, including those that only an older snapshot sees.
     pub(crate) fn has_rows(&self) -> bool {
         let mut guards = self.lock_all();
         let oldest = self.common.registry.oldest();
@@ -683,10 +683,10 @@ impl Region {
         })
     }
 
-    /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
+    /// Removes all rows at once, and returns how many there were. Open snapshots still see them.
     ///
     /// # Errors
-    /// 42P01 where the table was dropped, 55P03 where somebody has locked a row.
+    /// 42P01 if the table was dropped, 55P03 if another owner has locked a row.
     pub fn truncate(&self) -> Result<u64> {
         let guards = self.lock_all();
         if self.is_dropped() {
@@ -711,8 +711,8 @@ impl Region {
         Ok(rows)
     }
 
-    /// Nobody writes to the region, or begins to read it, from now on: another one has its rows, and what its columns count. With every
-    /// partition locked, at the time of the commit that gives the other one the rows.
+    /// From now on nothing writes to the region or begins to read it, because another one has its rows and counters. Called with every
+    /// partition locked, with the timestamp of the commit that moves the rows.
     pub(crate) fn retire_for(&self, other: &Arc<Self>, at: Timestamp) {
         *self.life.heir.lock() = Some(Arc::downgrade(other));
         self.life.dropped.store(true, Ordering::Release);
@@ -720,25 +720,25 @@ impl Region {
         other.take_numbers_of(self);
     }
 
-    /// Looks whether a snapshot can be read here.
+    /// Checks that a snapshot can be read here.
     ///
     /// # Errors
-    /// 40001 for one from before the region took over the rows of another one: it would not find what it sees.
+    /// 40001 for a snapshot from before the region took over the rows of another one: it would not find the rows that it sees.
     pub fn check_birth(&self, snapshot: &Snapshot) -> Result<()> {
         if self.is_younger_than(snapshot) { Err(changed(&self.schema())) } else { Ok(()) }
     }
 
-    /// Whether the region has taken over the rows of another one since a snapshot.
+    /// Whether the region has taken over the rows of another one after a snapshot.
     pub(crate) fn is_younger_than(&self, snapshot: &Snapshot) -> bool {
         snapshot.timestamp().0 < self.life.born.load(Ordering::Acquire)
     }
 
-    /// Columns that count go on with the numbers of another table.
+    /// Continues the counters of another table's columns.
     fn take_numbers_of(&self, other: &Self) {
         self.life.counters.take_those_of(&other.life.counters);
     }
 
-    /// No write and no scan finds the region any more; memory is given back as readers finish.
+    /// Drops the rows: no write and no scan finds the region any more, and memory is released as readers finish.
     pub(crate) fn drop_rows(&self) {
         let mut guards = self.lock_all();
         self.life.dropped.store(true, Ordering::Release);
@@ -767,7 +767,7 @@ impl std::fmt::Debug for Region {
 }
 
 impl Common {
-    /// A timestamp for a write, and what it must keep. Take it with every lock of the write held.
+    /// A timestamp for a write, and the horizon of versions that it must keep. Called with every lock of the write held.
     pub(crate) fn stamp(&self) -> crate::partition::Stamp {
         let timestamp: Timestamp = self.registry.tick();
         crate::partition::Stamp { timestamp, horizon: self.registry.horizon(timestamp) }

@@ -21,10 +21,10 @@ use crate::snapshot::{Registry, Snapshot};
 use crate::sync::{Mutex, RwLock};
 use crate::writeset::WriteSet;
 
-/// How often a commit is tried again after rows of other tables have gone for it.
+/// How often a commit is tried again after rows of other tables have been evicted to make room for it.
 const REFUSED_MAX: u32 = 4;
 
-/// How a store is set up.
+/// The configuration of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Partitions of every region: a power of two, at most 16384.
@@ -33,11 +33,11 @@ pub struct StoreConfig {
     pub memory_max: u64,
     /// Rows of a segment, at most 65,536.
     pub segment_rows_max: u32,
-    /// Dead rows from which segments are worth rewriting, if they are a quarter of all.
+    /// Dead rows from which rewriting segments is worth it, if they are a quarter of all rows.
     pub compaction_rows_min: u32,
     /// Milliseconds between two rounds of the background compactor.
     pub compaction_interval_ms: u64,
-    /// Whose time it is.
+    /// The wall clock.
     pub wall: Wall,
 }
 
@@ -59,9 +59,9 @@ pub struct Store {
     common: Arc<Common>,
     regions: RwLock<BTreeMap<TableId, Arc<Region>>>,
     compaction_interval_ms: u64,
-    /// Held for a round of compaction: two at once would build the same segments.
+    /// Held during a round of compaction: two at once would build the same segments.
     compacting: Mutex<()>,
-    /// What was counted of regions that are gone.
+    /// Counts of regions that have been dropped.
     dropped: Mutex<Ended>,
 }
 
@@ -69,8 +69,8 @@ impl Store {
     /// A store without regions.
     ///
     /// # Panics
-    /// When the partition count is no power of two up to 16384, or segments have no rows or too many: a config is
-    /// checked before it comes here.
+    /// If the partition count is not a power of two up to 16384, or segments have no rows or too many: the configuration is checked
+    /// before.
     pub fn new(config: StoreConfig) -> Arc<Self> {
         let partitions = config.partition_count;
         assert!(partitions.is_power_of_two() && partitions <= SLOT_COUNT, "partition_count is a power of two");
@@ -93,7 +93,7 @@ impl Store {
         })
     }
 
-    /// Makes a table's region. 0A000 for a key of a type that cannot be one.
+    /// Creates a table's region. 0A000 for a key of a type that cannot be one.
     pub fn create_region(&self, schema: Arc<TableSchema>) -> Result<Arc<Region>> {
         let region = Region::new(schema, &self.common)?;
         let mut regions = self.regions.write();
@@ -104,7 +104,7 @@ impl Store {
         Ok(region)
     }
 
-    /// Drops a region with its rows. Scans that have begun go on; transactions that wrote to it fail with 40001.
+    /// Drops a region with its rows. Scans that have begun continue; transactions that wrote to it fail with 40001.
     pub fn drop_region(&self, id: TableId) {
         let region = self.regions.write().remove(&id);
         if let Some(region) = region {
@@ -124,19 +124,19 @@ impl Store {
         self.regions.read().values().cloned().collect()
     }
 
-    /// Partitions of every region.
+    /// The number of partitions of every region.
     pub fn partition_count(&self) -> u16 {
         self.common.partition_count
     }
 
-    /// Registers a read timestamp: everything committed now is seen, nothing later.
+    /// Registers a read timestamp: a snapshot of everything that is committed now.
     pub fn snapshot(&self) -> Snapshot {
         self.common.registry.open()
     }
 
-    /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 when a row that it writes has
-    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound; 55P03 where
-    /// somebody else has locked a row, which [`WriteSet::take_stopped`] then names.
+    /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 if a row that it writes has changed since it was
+    /// read; 23505 if an inserted key exists by now; 53200 over the memory bound; 55P03 if another owner has locked a row, which
+    /// [`WriteSet::take_stopped`] then names.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
         let mut refused = 0;
         loop {
@@ -147,8 +147,9 @@ impl Store {
         }
     }
 
-    /// Lets rows of tables that allow it go, where there is little room, for a commit that was refused for want of it, so often
-    /// before: whether it is to be tried again. The commit may run on a thread with other clients: this takes as long as it does.
+    /// Evicts rows of tables that allow it if there is little room, for a commit that has been refused `refused` times for lack of room.
+    /// Returns whether the commit is to be tried again. The commit may run on a thread with other clients, so this takes as long as the
+    /// commit does.
     fn make_room(&self, writes: &WriteSet, refused: u32) -> bool {
         if refused >= REFUSED_MAX {
             return false;
@@ -159,19 +160,18 @@ impl Store {
         !evicting.is_empty()
     }
 
-    /// Rows of all tables, since the start, that ended because their time had come, and that made room for others; those
-    /// of tables that were dropped among them.
+    /// How many rows of all tables have expired and been evicted since the start, including those of tables that were dropped.
     pub fn ended(&self) -> Ended {
         let dropped = *self.dropped.lock();
         self.regions().iter().fold(dropped, |sum, region| sum.plus(region.ended()))
     }
 
-    /// The time by which rows end: milliseconds since 1970-01-01 00:00 UTC. It never goes back.
+    /// The time by which rows expire: milliseconds since 1970-01-01 00:00 UTC. It never goes back.
     pub fn now_millis(&self) -> i64 {
         i64::try_from(millis_of(self.common.registry.peek())).unwrap_or(i64::MAX)
     }
 
-    /// What the locks of rows are doing.
+    /// Counts of row locks and of waits for them.
     pub fn lock_statistics(&self) -> LockStatistics {
         self.common.locks.statistics()
     }
@@ -186,22 +186,22 @@ impl Store {
         self.common.total.max()
     }
 
-    /// Has another bound from now on. What is above it stays until rows are deleted, or make room where their table allows it.
+    /// Changes the bound. Memory above it stays until rows are deleted, or evicted where their table allows it.
     pub fn set_memory_max(&self, bytes: u64) {
         self.common.total.set_max(bytes);
     }
 
-    /// Room for what a statement holds beside the rows; nothing is charged yet.
+    /// An account for memory that a statement holds beside the rows; nothing is charged yet.
     pub fn reservation(&self) -> Reservation {
         Reservation::new(&self.common.total)
     }
 
-    /// Lets timestamps catch up with the wall clock.
+    /// Lets the commit clock catch up with the wall clock.
     pub(crate) fn advance_clock(&self) {
         self.common.registry.advance();
     }
 
-    /// One round of compaction over all regions, after any that is under way.
+    /// Runs one round of compaction over all regions, after any that is running.
     pub fn compact(&self) -> CompactionReport {
         let _compacting = self.compacting.lock();
         compactor::round(&self.regions())

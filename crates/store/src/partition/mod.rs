@@ -47,34 +47,34 @@ pub(crate) struct Partition {
     rows: Rows,
     versions: Versions,
     indexes: Vec<Index>,
-    /// What indexes compute of the row that is about to be written.
+    /// The values of indexes' expressions for the row that is about to be written.
     prepared: Option<Box<Prepared>>,
     life: Life,
-    /// Where the rows ended at the last round of the compactor.
+    /// The end of the rows at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
 }
 
-/// A key's hash, and the row that it names now.
+/// A key's hash, and the id of its present row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Located {
     pub(crate) hash: u64,
     pub(crate) row: Option<u32>,
 }
 
-/// What became of a key since a timestamp.
+/// What has happened to a key since a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// The row visible then is the one that is there now, or there was and is none.
+    /// Nothing: the row visible then is the present one, or there was none and is none.
     Same,
-    /// There was no row, and now there is.
+    /// There was no row, and there is one now.
     Appeared,
-    /// There was a row, and it is another or gone.
+    /// There was a row, and it has been replaced or is gone.
     Changed,
 }
 
 impl Since {
-    /// Nobody has touched the key.
+    /// Whether nothing has happened.
     pub(crate) fn is_same(self) -> bool {
         self == Self::Same
     }
@@ -107,12 +107,12 @@ impl Partition {
         &self.shape
     }
 
-    /// Rows that are there now.
+    /// The number of rows that are not ended.
     pub(crate) fn live(&self) -> u64 {
         self.rows.live()
     }
 
-    /// Rows, ended ones included.
+    /// The number of rows, ended ones included.
     pub(crate) fn total(&self) -> u64 {
         self.rows.total()
     }
@@ -122,17 +122,17 @@ impl Partition {
         self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
     }
 
-    /// Whether nobody would miss the partition: no row is there, and no snapshot sees one.
+    /// Whether the partition can be freed: it has no row, and no snapshot sees one.
     pub(crate) fn can_go(&self) -> bool {
         self.rows.live() == 0 && self.versions.is_empty()
     }
 
-    /// Whether somebody may still see a row.
+    /// Whether any reader may still see a row.
     pub(crate) fn has_rows(&self) -> bool {
         self.rows.has_indexed()
     }
 
-    /// Rows have another shape from now on. Segments stay as they are; new rows go to a new one.
+    /// Replaces the shape of rows. Segments stay as they are; new rows go to a new one.
     pub(crate) fn set_shape(&mut self, shape: &Arc<Shape>) {
         self.shape = Arc::clone(shape);
         self.reshape_indexes();
@@ -155,13 +155,13 @@ impl Partition {
         self.rows.has_hash(hash)
     }
 
-    /// The first of three steps that bring the row of a key near: see `lookahead`.
+    /// The first of three steps that prefetch the row of a key: see `lookahead`.
     #[inline]
     pub(crate) fn prefetch_index(&self, hash: u64) {
         self.rows.prefetch_index(hash);
     }
 
-    /// The row that a search for a hash would look at first, and its segment: the second step.
+    /// The second step: the row that a search for a hash would visit first, and its segment.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> Option<(&Segment, u32)> {
         self.rows.guess(hash)
@@ -173,13 +173,13 @@ impl Partition {
         self.row_as(&self.shape, row)
     }
 
-    /// The row with this id, in another shape than the partition's.
+    /// The row with this id, read under another shape than the partition's.
     pub(crate) fn row_as<'p>(&'p self, shape: &'p Shape, row: u32) -> RowRef<'p> {
         let (slot, offset) = split(row);
         RowRef::new(shape, self.rows.segment(slot), offset)
     }
 
-    /// The rows that nobody has ended, in the order in which they lie.
+    /// The rows that are not ended, in the order in which they lie.
     pub(crate) fn living(&self) -> impl Iterator<Item = u32> {
         self.rows.living()
     }
@@ -189,7 +189,7 @@ impl Partition {
         self.rows.is_dead(row)
     }
 
-    /// Finds a key, whether the time of its row has come or not.
+    /// Finds a key, even if its row has expired.
     pub(crate) fn locate_unended(&self, hash: u64, key: &[Datum<'_>]) -> Located {
         Located { hash, row: self.rows.find(hash, key) }
     }
@@ -202,7 +202,7 @@ impl Partition {
             && !self.has_passed(segment, row, at)
     }
 
-    /// Whether a snapshot at a timestamp, registered or held, sees a row.
+    /// Whether a snapshot at a timestamp that is registered or held sees a row.
     pub(crate) fn is_seen_at(&self, row: u32, at: Timestamp) -> bool {
         self.is_visible(self.rows.segment(split(row).0), row, at)
     }
@@ -212,18 +212,18 @@ impl Partition {
         self.rows.find_where(hash, key, |row, segment| self.is_visible(segment, row, at))
     }
 
-    /// Whether nothing happened after a timestamp that is registered or held. Where rows end by themselves, nobody knows
-    /// without a look at the row.
+    /// Whether nothing has happened after a timestamp that is registered or held. If rows have deadlines, that cannot be said without
+    /// reading them.
     pub(crate) fn is_present(&self, at: Timestamp) -> bool {
         self.versions.is_present(at) && !self.has_life()
     }
 
-    /// Whether nobody wrote after a timestamp that is registered or held.
+    /// Whether nothing was written after a timestamp that is registered or held.
     pub(crate) fn is_unwritten(&self, at: Timestamp) -> bool {
         self.versions.is_present(at)
     }
 
-    /// What happened to a key after a timestamp that is registered or held.
+    /// What has happened to a key after a timestamp that is registered or held.
     pub(crate) fn since(&self, located: Located, key: &[Datum<'_>], at: Timestamp) -> Since {
         match (self.locate_at(located.hash, key, at), located.row) {
             (then, now) if then == now => Since::Same,
@@ -232,8 +232,8 @@ impl Partition {
         }
     }
 
-    /// A key of a row that has come after a timestamp, registered or held, and of one of another partition, whose keys were all
-    /// new here then. Looks at the rows of the one that has fewer: where somebody loads many, few have come meanwhile.
+    /// A key that a row written here after a timestamp (registered or held) has in common with a row of `other`, whose keys were all new
+    /// here at that timestamp. Visits the rows of whichever has fewer: beside a large load few have come.
     pub(crate) fn first_key_since<'p>(&'p self, at: Timestamp, other: &'p Self) -> Option<Vec<Datum<'p>>> {
         let prefix = self.versions.prefix(at);
         let later = |segment: &Segment| prefix.of_segment(segment.sequence, segment.len())..segment.len();
@@ -252,7 +252,7 @@ impl Partition {
         })
     }
 
-    /// A key that another partition has too.
+    /// A key that another partition has as well.
     fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
         self.rows.indexed().find_map(|row| {
             let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
@@ -260,7 +260,7 @@ impl Partition {
         })
     }
 
-    /// Visits the rows whose key hash starts with these bits, until `f` says no: whether it never did.
+    /// Visits the rows whose key hash starts with these bits, until `f` returns false. Returns whether it never did.
     pub(crate) fn for_bucket(&self, bucket: u64, bucket_bits: u32, f: &mut dyn FnMut(RowRef<'_>) -> bool) -> bool {
         let (first, last) = match bucket_bits {
             0 => (0, u64::MAX),
@@ -271,7 +271,7 @@ impl Partition {
         rows.all(|row| !is_meant(row) || self.rows.is_dead(row) || self.is_over(row) || f(self.row(row)))
     }
 
-    /// Whether a column holds a NULL in any row that somebody may still see.
+    /// Whether a column is NULL in any row that a reader may still see.
     pub(crate) fn has_null(&self, ordinal: usize) -> bool {
         self.rows.indexed().any(|row| self.row(row).get(ordinal).is_null())
     }
