@@ -1,7 +1,7 @@
-//! Names of columns behind an alias: `FROM t AS x (a, b)`, `WITH q (a, b) AS (...)`. They are those of the first columns; the others keep
-//! their own, where the engine wants names for all of them.
+//! Column names of an alias: `FROM t AS x (a, b)`, `WITH q (a, b) AS (...)`. They name the first columns; the others
+//! keep their own names. The engine wants names for all columns.
 //!
-//! Called by the planner for each query, before anything asks what FROM gives.
+//! Called by the planner for each query, before any pass asks which columns FROM has.
 
 use std::ops::ControlFlow;
 

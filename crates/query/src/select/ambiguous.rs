@@ -1,8 +1,8 @@
-//! Bare names that columns of several tables have. The engine takes the first of these where WHERE says all of them with their tables
-//! too, and in a subquery it looks on in the queries around. To PostgreSQL the nearest query that knows a name is meant, and one that knows it
-//! twice is an error.
+//! Bare names that columns of several tables have. PostgreSQL means the nearest query that knows the name, and a name
+//! that this query knows twice is an error. The engine takes the first of these columns if WHERE names all of them
+//! with their tables as well, and in a subquery it goes on to look in the outer queries.
 //!
-//! Called by the planner for each query, when joins are spelled out.
+//! Called by the planner for each query, after joins have been spelled out.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,12 +1,12 @@
-//! `ARRAY(SELECT ...)` of a query that groups its rows, tells them apart or limits them: its values are gathered from a query around it, by their
-//! places in its order.
+//! `ARRAY(SELECT ...)` of a query with GROUP BY, DISTINCT or LIMIT: a query around it aggregates its values, in the
+//! order of its rows.
 //!
 //! ```text
 //!   ARRAY(SELECT x FROM t ORDER BY y LIMIT 2)
 //!   ->  (SELECT array_or_empty(array_agg(x ORDER BY place)) FROM (SELECT x, row_number() OVER (ORDER BY y) AS place FROM t) WHERE place <= 2)
 //! ```
 //!
-//! Called while a statement is rewritten, for what one aggregation over the query's rows does not say.
+//! Called while a statement is rewritten, for queries that one aggregation over their rows does not express.
 
 use ashlar_base::Result;
 use ashlar_functions::array_rows::ARRAY_OR_EMPTY;

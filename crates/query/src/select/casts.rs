@@ -1,8 +1,8 @@
-//! Casts that tell groups, aggregates or window functions of one SELECT apart: `min(a), min(a::text)`, `GROUP BY a, a::text`. The engine
-//! calls these by their text without casts, and takes no two of one name: where that would happen, each cast of a column gets its type into
-//! its name.
+//! Casts that distinguish groups, aggregates or window functions of one SELECT: `min(a), min(a::text)`, `GROUP BY a,
+//! a::text`. The engine names these by their text without casts, and refuses two of one name. If that would happen,
+//! each cast of a column gets its type into its name.
 //!
-//! Called by the planner for each query, when its outputs are named: what an output is called is not told by this.
+//! Called by the planner for each query, after its outputs have been named: the names of outputs do not change.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,4 +1,5 @@
-//! The SQL that the parser takes: PostgreSQL's, as the parser's own dialect has it, but for one thing that costs too much.
+//! The dialect of SQL that the parser reads: the parser's own one for PostgreSQL, without one feature that costs too
+//! much time.
 
 use std::any::TypeId;
 

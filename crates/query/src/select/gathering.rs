@@ -1,5 +1,5 @@
-//! Calls that are said by arrays: functions that give rows in the select list, by `unnest`, and aggregates that are
-//! functions of all their inputs, by `array_agg`. Called while a statement is rewritten.
+//! Calls that are rewritten with arrays: functions in the select list that return rows, by `unnest`; and aggregates
+//! that are functions of all their inputs, by `array_agg`. Called while a statement is rewritten.
 
 use std::ops::ControlFlow;
 

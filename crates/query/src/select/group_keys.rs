@@ -1,13 +1,13 @@
-//! GROUP BY of values of subqueries: they are computed in a query beneath, for the engine looks for what they read of the row around them
-//! among the groups.
+//! GROUP BY values of subqueries: a query beneath computes them, because the engine would look among the groups for
+//! the columns that such a subquery reads of the outer row.
 //!
 //! ```text
 //!   SELECT (S), count(*) FROM t WHERE c GROUP BY 1
 //!   ->  SELECT t.key, count(*) FROM (SELECT t.a, t.b, (S) AS key FROM t WHERE c) AS t GROUP BY 1
 //! ```
 //!
-//! Called by the planner for each query, when the outputs by whose names it is grouped are found. Only where FROM is one item, whose name that
-//! query takes over; others stay as they are, and are refused.
+//! Called by the planner for each query, after the outputs that GROUP BY names have been found. Only for a FROM of
+//! one item, whose name the new query takes over; other queries stay as they are, and are refused.
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,8 @@
-//! GROUP BY the primary key: the other columns of the table depend on it and may be selected as they are. They are added to the GROUP BY, which
-//! changes no group. And HAVING without GROUP BY: all rows are one group, of which the engine makes none where nothing is counted.
+//! GROUP BY the primary key: the other columns of the table depend on it and may be selected as they are. They are
+//! added to GROUP BY, which changes no group. Also HAVING without GROUP BY: all rows are one group, which the engine
+//! does not form unless there is an aggregate.
 //!
-//! Called by the planner for each query, when the outputs by whose names it is grouped are found.
+//! Called by the planner for each query, after the outputs that GROUP BY names have been found.
 
 use std::ops::ControlFlow;
 

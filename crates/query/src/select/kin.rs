@@ -1,7 +1,8 @@
-//! CASE, COALESCE, NULLIF, GREATEST and LEAST where json is about: the engine has json as text, and does not know what it is where values meet.
+//! CASE, COALESCE, NULLIF, GREATEST and LEAST of json values. The engine stores json as text, and forgets which of
+//! the two a value is when values of several branches are combined.
 //!
-//! Runs right before the engine's planner, over a query with its names settled. Says the type by one of the values that meet, as a second
-//! argument of a function that is taken away again: see `ashlar_functions::kin`.
+//! Runs right before the engine's planner, over a query whose names are settled. It passes the type of one of the
+//! values on as a second argument of a function that is removed again: see `ashlar_functions::kin`.
 
 use std::ops::ControlFlow;
 

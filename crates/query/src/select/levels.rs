@@ -1,7 +1,8 @@
-//! Where a walk through a query is: what the queries around have in FROM, and what their WITH queries are called.
+//! The position of a walk through a query: what the outer queries have in FROM, and the names of their WITH queries.
 //!
-//! The passes of the planner that ask what the name of a table means go through a query here. A [`Pass`] says what it keeps of a table and
-//! what it does at each place; its [`Levels`] say what stands around that place. Nothing here knows the catalog, or changes anything.
+//! The passes of the planner that have to know what the name of a table means walk through a query here. A [`Pass`]
+//! says what it remembers of a table and what it does at each position; its [`Levels`] tell which tables are visible
+//! there. Nothing here knows the catalog or changes the query.
 
 use std::ops::ControlFlow;
 

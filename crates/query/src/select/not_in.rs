@@ -1,7 +1,7 @@
-//! `x NOT IN (SELECT ...)` as a condition by itself, where DataFusion's own way of joining it would not know NULL: it
-//! wants a column on the left, and a subquery that reads nothing from around it.
+//! `x NOT IN (SELECT ...)` as a condition of its own. DataFusion's join for it handles NULL only if the left side is
+//! a column and the subquery reads nothing of the outer row.
 //!
-//! Runs before analysis. A row stays where no row of the subquery may be the same:
+//! Runs before analysis. A row stays if no row of the subquery may be equal:
 //!
 //! ```text
 //!   NOT EXISTS (SELECT ... FROM (S) WHERE (x = column) IS NOT FALSE)

@@ -1,5 +1,6 @@
-//! Queries that take numbers of sequences for their rows: which row is given which number is PostgreSQL's order of work, which the engine does
-//! not keep where rows are sorted, told apart or counted off behind, nor where a row takes several.
+//! Queries that take numbers of sequences for their rows. Which row gets which number follows from PostgreSQL's order
+//! of execution. The engine does not keep that order if rows are sorted, made distinct or limited afterwards, or if a
+//! row takes several numbers.
 //!
 //! Called by `passes`. Changes nothing.
 

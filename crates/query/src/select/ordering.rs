@@ -1,5 +1,5 @@
-//! Subqueries in ORDER BY: the engine joins a subquery to the rows of a select list, not to those that are sorted, so it
-//! becomes a column there that is dropped behind the sort. And NULLs within arrays.
+//! Subqueries in ORDER BY: the engine joins a subquery to the rows of a select list, not to rows that are sorted. So
+//! it becomes a column of the select list, which is dropped after the sort. Also the order of NULLs within arrays.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Aggregates in a subquery of columns of the queries around it alone. PostgreSQL takes such an aggregate for one of the query that its columns
-//! are of: `SELECT (SELECT max(t.x) FROM u) FROM t` is one row. The engine would aggregate over the subquery's rows: they are refused.
+//! Aggregates in a subquery whose arguments are columns of outer queries only. In PostgreSQL such an aggregate
+//! belongs to the query that the columns come from: `SELECT (SELECT max(t.x) FROM u) FROM t` is one row. The engine
+//! would aggregate over the subquery's rows, so they are refused.
 //!
 //! Runs over a plan as the SQL planner made it.
 

@@ -1,7 +1,7 @@
-//! Parameters that stand where a function wants an integer, or a number of seconds: a cast around each says so.
+//! Parameters as arguments of functions that want an integer or a number of seconds: each gets a cast that says so.
 //!
-//! Called before the other passes over a query. The engine asks these functions for their types before anybody knows those of
-//! the parameters, and finds none for what has none. A type that the client has declared stands.
+//! Called before the other passes over a query. The engine asks these functions for their types before the types of
+//! parameters are known, and finds none for an argument without a type. A type that the client has declared stays.
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,7 @@
-//! What is done to a query before the engine plans it, in this order: each pass counts on those before it.
+//! The passes over a query before the engine plans it, in their order: each relies on those before it.
 //!
-//! Called by the planner, for a statement's query and for parts of it that a pass asks about. Only names, joins and lists are settled here:
-//! what depends on types is for the rules behind planning.
+//! Called by the planner for the query of a statement, and for parts of it that a pass asks about. The passes settle
+//! names, joins and lists only; what depends on types is done by the rules after planning.
 
 use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;

@@ -1,6 +1,7 @@
-//! What names mean to a statement, and its logical plan: the passes over its text, the engine's planner, the passes over what that makes.
+//! Plans a statement: resolves its names, runs the passes over its syntax tree, the engine's planner, and the passes
+//! over the logical plan.
 //!
-//! Called by `SelectPlan`, and by passes that ask what a part of a statement would be.
+//! Called by `SelectPlan`, and by passes that need the plan of a part of a statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,13 @@
-//! Qualified names of tables of the queries around: `EXISTS (SELECT 1 FROM l WHERE l.id = s.id)`.
+//! Qualified names of tables of outer queries: `EXISTS (SELECT 1 FROM l WHERE l.id = s.id)`.
 //!
-//! To PostgreSQL `s.id` is a column of the nearest table that is called `s`, whatever columns are called so: only `(s).id` is a field of
-//! one. The engine takes a column `s` of the query's own tables before it looks at the queries around. A name with a schema is a field of
-//! no column, and a table with an alias is found by any schema: a name whose table lies further out gets a schema that nothing else has.
-//! And where a query in FROM gives such a column, that has no name of its own to the engine: it gets its label for an alias.
+//! In PostgreSQL `s.id` is a column of the nearest table that is called `s`, even if there are columns of that name;
+//! only `(s).id` is a field of a column. The engine first takes `s` for a column of the query's own tables and looks
+//! at outer queries after that. Two things help: a name with a schema is never a field of a column, and the engine
+//! finds a table with an alias under any schema. So a name whose table is further out gets a schema that nothing else
+//! has. If a query in FROM returns such a column, which has no name of its own to the engine, it gets its label as an
+//! alias.
 //!
-//! Called by the planner for each query, behind all that looks at names.
+//! Called by the planner for each query, after all other passes that resolve names.
 
 use std::ops::ControlFlow;
 

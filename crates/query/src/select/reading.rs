@@ -1,6 +1,6 @@
-//! Whether two expressions of one query are the same, as far as their text tells: names in quotes or in capitals, parentheses, the forms of
-//! a cast and the names of a type make no difference, and of the one table of a query a column is the same with the table's name and
-//! without.
+//! Whether two expressions of one query are the same, as far as their text tells. Quotes and capitals of names,
+//! parentheses, the forms of a cast and the synonyms of a type make no difference; nor does the table's name before a
+//! column if the query has only one table.
 
 use std::ops::ControlFlow;
 

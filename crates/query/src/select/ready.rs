@@ -1,10 +1,12 @@
-//! A physical plan that is kept with its statement: to make it takes longer than to run it over a small table.
+//! A physical plan that is cached with its statement, because making it takes longer than running it over a small
+//! table.
 //!
-//! Called by `SelectPlan::physical` for statements without parameters. Kept is only what would be made just so again: whole grid
-//! tables read without conditions, so that no way to the rows was chosen, beneath nodes that start afresh when they are asked to
-//! (`reset_plan_states`). Of filters that change while a plan runs there are those of our joins alone: scans forget them when they start
-//! afresh, and the rule that hands them out is applied again. A table of another size makes it planned anew, and one that
-//! was analysed since: some nodes are chosen by the number of rows, and the sides of joins by what ANALYZE has found.
+//! Called by `SelectPlan::physical` for statements without parameters. A plan is cached only if it would be made
+//! again in the same way: it reads whole grid tables without conditions, so that no access path was chosen, and all
+//! its nodes can be reset (`reset_plan_states`). The only filters in it that change while it runs are those of our
+//! joins: scans drop them when they are reset, and the rule that hands them out is applied again. If a table's size
+//! has changed, or it has been analysed since, the plan is made anew, because the number of rows chooses some nodes,
+//! and statistics choose the sides of joins.
 
 use std::sync::Arc;
 

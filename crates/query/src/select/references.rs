@@ -1,10 +1,11 @@
-//! Tables of FROM and the names that say them with a schema: `public.t.a`, `public.t.*`.
+//! Tables of FROM, and names that refer to them with a schema: `public.t.a`, `public.t.*`.
 //!
-//! To PostgreSQL a table that has an alias is called by that alone, and of a table without one the schema may be said. The engine takes a
-//! table with an alias for one of any schema, and knows `t.*` only where FROM says `t` as it does. Here a table loses its schema, or has its
-//! name for an alias, and so do the names that mean it: who comes later sees `t`, `t.a` and `t.*`.
+//! In PostgreSQL a table with an alias is known by the alias alone, and a table without one may be qualified by its
+//! schema. The engine finds a table with an alias under any schema, and knows `t.*` only if FROM says `t` in the same
+//! way. Here a table loses its schema, or gets its name as an alias, and so do the names that refer to it: later
+//! passes see `t`, `t.a` and `t.*`.
 //!
-//! Called by the planner for each query, before anything asks what FROM gives.
+//! Called by the planner for each query, before any pass asks which columns FROM has.
 
 use std::ops::ControlFlow;
 

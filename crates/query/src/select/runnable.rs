@@ -1,9 +1,10 @@
-//! What a plan gets before it is run: joins that yield, and joins by nested loops that give from files what they give from memory.
+//! Prepares a physical plan to be run: joins that yield, and nested-loop joins that return the same rows whether
+//! their left side fits in memory or not.
 //!
-//! Called when a physical plan is made. A join by nested loops for whose left side there is no room writes that to a file, running it
-//! again, and each stream of the right side then joins all of it by itself. The engine leaves two things to who makes the plan: a left
-//! row without a match in one stream may have one in another, and nodes that keep what they have read give something else when
-//! they are run again, or nothing.
+//! Called when a physical plan is made. If the left side of a nested-loop join does not fit, the join runs that side
+//! again and writes it to a file, and each stream of the right side then joins all of it separately. The engine
+//! leaves two things to the caller: a left row without a match in one stream may have one in another; and nodes that
+//! keep what they have read return something else, or nothing, when they are run again.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! The columns that FROM gives, for what has to know them before a query is planned: each item is planned by itself.
+//! The columns that FROM has, for passes that need them before a query is planned: each item is planned by itself.
 //!
-//! Used by walks over a query, which say which queries they are in. What cannot be planned by itself has no columns here: what is wrong
-//! with it is found when the query is planned.
+//! Used by walks over a query, which tell which outer queries there are. An item that cannot be planned by itself has
+//! no columns here; its error is reported when the query is planned.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;

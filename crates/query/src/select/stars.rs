@@ -1,7 +1,8 @@
-//! Stars that stand for columns of one name, or for one that another output is called by, are written out, so that each of these can be
-//! called by a name of its own: the engine refuses them beside each other, or finds the first where PostgreSQL finds too many.
+//! Writes out stars that contain two columns of one name, or one that has the name of another output, so that each of
+//! these can get a name of its own. The engine refuses such columns beside each other, or takes the first where
+//! PostgreSQL reports an ambiguous name.
 //!
-//! Called by the planner for each query, when joins are spelled out and before its outputs are named.
+//! Called by the planner for each query, after joins have been spelled out and before its outputs are named.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,7 +1,8 @@
-//! `tableoid`, PostgreSQL's system column: the number of the table that a row is of, which is known when a query is planned.
+//! `tableoid`, PostgreSQL's system column: the OID of the table that a row comes from, which is known when a query is
+//! planned.
 //!
-//! Called by the planner for each query before the other passes. Where several tables might be meant, or none of the catalog's,
-//! the name stays, and nobody finds a column of it.
+//! Called by the planner for each query before the other passes. If it could refer to several tables, or to none in
+//! the catalog, the name stays, and planning reports an unknown column.
 
 use std::ops::ControlFlow;
 

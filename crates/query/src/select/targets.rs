@@ -1,10 +1,11 @@
-//! What ORDER BY, DISTINCT and DISTINCT ON say of the select list, found as PostgreSQL finds it: a name by itself is that of an output before
-//! it is a column's, a whole number is a place, and any other expression may be an output's too. And what GROUP BY says of it, where such a
-//! name is a column's before it is an output's.
+//! Resolves what ORDER BY, DISTINCT, DISTINCT ON and GROUP BY say about the select list, as PostgreSQL does. In the
+//! first three a bare name is an output's before it is a column's, a whole number is a position, and any other
+//! expression may be equal to an output. In GROUP BY a bare name is a column's before it is an output's.
 //!
-//! Called by the planner for each query before it is planned, when merged columns are spelled out and columns are told from labels: the
-//! engine takes a number in DISTINCT ON for a value, and knows no expression of SELECT DISTINCT again. Source: PostgreSQL's
-//! `findTargetlistEntrySQL92`, `findTargetlistEntrySQL99` and `transformDistinctOnClause`.
+//! Called by the planner for each query before it is planned, after merged columns have been spelled out and columns
+//! have been told from labels: the engine takes a number in DISTINCT ON for a value, and does not recognise an
+//! expression of SELECT DISTINCT. Source: PostgreSQL's `findTargetlistEntrySQL92`, `findTargetlistEntrySQL99` and
+//! `transformDistinctOnClause`.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{

@@ -1,10 +1,11 @@
-//! Rows of tables as values: `count(t)`, `t.* IS NULL`, `row_to_json(t)`, and others, which are refused.
+//! Rows of tables as values: `count(t)`, `t.* IS NULL`, `row_to_json(t)`; other uses are refused.
 //!
-//! `t` is a row where no column is called so. The engine knows no such rows, and takes `count(t.*)` for `count(*)`, which counts the rows
-//! that an outer join has made up too. Where the name alone is said and something else may be meant by it, it stays as it is: the planner
-//! refuses what is no column.
+//! `t` is a row if no column has that name. The engine has no such values, and takes `count(t.*)` for `count(*)`,
+//! which also counts the rows that an outer join fills with NULL. If the bare name could mean something else, it
+//! stays as it is, and the planner refuses an unknown column.
 //!
-//! Called by the planner for each query in which `references` has seen what may be such a row, when its tables are said without their schemas.
+//! Called by the planner for each query in which `references` has found a possible row, after tables have lost their
+//! schemas.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
-//! Subqueries in what window functions are of, computed beneath them.
+//! Subqueries in the arguments of window functions: they are computed in a projection beneath the window.
 //!
-//! Runs over a plan as the SQL planner made it, before what is done to subqueries: the engine joins those of projections and conditions to the
-//! rows around them, and takes those of a window for queries by themselves.
+//! Runs over a plan as the SQL planner made it, before the other passes over subqueries: the engine joins subqueries
+//! of projections and conditions to the outer rows, but treats those of a window as independent queries.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Columns that are nowhere, where the engine does not look for them or finds something else: in a window with a name that no function uses, and
-//! in an expression of ORDER BY that says a label of the select list, which only stands there alone.
+//! Refuses unknown columns that the engine does not notice or takes for something else: in a named window that no
+//! function uses, and in an expression of ORDER BY that contains a label of the select list, which may only stand
+//! there alone.
 //!
-//! Called by the planner for the outermost query, when each function has what its window stands for.
+//! Called by the planner for the outermost query, after the named windows of functions have been resolved.
 
 use std::ops::ControlFlow;
 

@@ -1,6 +1,6 @@
-//! WITH queries of functions that give another value each time: PostgreSQL runs such a query once, however often it is read, and the engine as
-//! often as it is read. One that is read twice is refused, and so is one that a subquery in an expression or in LATERAL reads: that may run for each
-//! row of the query around it.
+//! WITH queries that contain volatile functions. PostgreSQL runs such a query once, however often it is read; the
+//! engine runs it each time. So one that is read twice is refused, and so is one that is read by a subquery in an
+//! expression or in LATERAL, which may run for each outer row.
 //!
 //! Called by the planner for each query, when no two WITH queries around each other have one name.
 

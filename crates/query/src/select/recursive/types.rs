@@ -1,7 +1,8 @@
-//! The columns of a recursive query have the types of its first part.
+//! The columns of a recursive query get the types of its first part.
 //!
-//! Called by the planner for each query, when the form of its WITH RECURSIVE is right. A part is planned by itself, beside the WITH queries that
-//! it sees; its conditions are left out, for they say nothing of types and may read the query around.
+//! Called by the planner for each query, after the form of its WITH RECURSIVE has been checked. A part is planned by
+//! itself, beside the WITH queries that it sees. Its conditions are left out, because they do not affect types and
+//! may read outer queries.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
-//! What a rewrite says twice, counted over a whole statement: what is copied may hold what is copied again, so that each level of it would
-//! double the one before.
+//! Counts what a rewrite duplicates, over a whole statement: a copy may contain what is copied again, so each level
+//! of nesting could double the one before it.
 //!
-//! Called before anything is copied. What is put elsewhere once is no copy: it does not grow.
+//! Called before anything is copied. What is moved, and not copied, does not count.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! `x LIKE ANY (ARRAY[a, b])` and `LIKE ALL`, said of each pattern by itself: `x LIKE a OR x LIKE b`.
+//! `x LIKE ANY (ARRAY[a, b])` and `LIKE ALL` as one condition for each pattern: `x LIKE a OR x LIKE b`.
 //!
 //! Called while a statement is rewritten. The parser takes ALL for a function.
 

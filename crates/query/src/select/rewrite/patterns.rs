@@ -1,4 +1,5 @@
-//! Patterns in the one form that the engine matches: LIKE with the backslash, and regular expressions.
+//! Rewrites patterns to the one form that the engine matches: LIKE with the backslash as escape, and regular
+//! expressions.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};

@@ -1,4 +1,4 @@
-//! What PostgreSQL refuses of a query and DataFusion takes, or refuses with another code.
+//! Refusals of queries that PostgreSQL does not accept, and that DataFusion accepts or refuses with another code.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What stands in FROM: a join with a name is a query.
+//! Items of FROM: a join with an alias becomes a query.
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement, TableFactor, TableWithJoins};
