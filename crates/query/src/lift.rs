@@ -23,10 +23,10 @@ use crate::statement::{Kind, Statement};
 /// Stands in a shape's key for a constant.
 const MARK: char = '\u{1}';
 
-/// Constants beyond this many are not looked for: such a text is a load, not a statement that comes again.
+/// Texts with more constants are not cut: such a text is a load of data and does not come again.
 const CONSTANTS_MAX: usize = 256;
 
-/// OIDs that lifted integers are declared with: what PostgreSQL takes such digits for.
+/// The types with which lifted integers are declared: those that PostgreSQL gives such digits.
 const INT4: u32 = 23;
 const INT8: u32 = 20;
 
@@ -42,7 +42,7 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// Where the constant of this number, from 0, stands in the text.
+    /// The range in the text of the constant with this number, counted from 0.
     pub(crate) fn place(&self, number: usize) -> Option<Range<usize>> {
         self.constants.get(number).map(|constant| constant.start..constant.end())
     }
@@ -66,14 +66,14 @@ impl Constant<'_> {
         self.text.starts_with('\'')
     }
 
-    /// What a quoted constant says.
+    /// The text of a quoted constant, without its quotes.
     fn unquoted(&self) -> String {
         self.text.get(1..self.text.len() - 1).unwrap_or_default().replace("''", "'")
     }
 }
 
-/// Cuts a text at its integers and plain strings. `None` where that is not worth it or not safe: it has parameters of its
-/// own, comments, more than one statement, or too many constants.
+/// Cuts a text at its integers and plain strings. `None` if that is not worth it or not safe: the text has parameters of its own,
+/// comments, more than one statement, or too many constants.
 pub fn shape(sql: &str) -> Option<Shape<'_>> {
     let bytes = sql.as_bytes();
     let mut key = String::with_capacity(sql.len());
@@ -132,13 +132,13 @@ fn end_of_quoted(bytes: &[u8], at: usize, quote: u8) -> Option<usize> {
     }
 }
 
-/// The byte behind a word or a number with all that clings to it.
+/// The byte behind a word or a number, with everything that is attached to it.
 fn end_of_word(bytes: &[u8], at: usize) -> usize {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$' | 0x80..);
     at + bytes[at..].iter().position(|byte| !is_part(byte)).unwrap_or(bytes.len() - at)
 }
 
-/// How a shape's constants are used by its plan.
+/// How a plan uses the constants of its shape.
 #[derive(Debug, Default, PartialEq)]
 pub struct Lifting {
     slots: Vec<Slot>,
@@ -146,23 +146,23 @@ pub struct Lifting {
 
 #[derive(Debug, PartialEq)]
 enum Slot {
-    /// Part of the shape: must be written like this.
+    /// Not lifted: other texts must have the same constant.
     Fixed(String),
-    /// An integer that fits the type of this OID, with a minus before it that the text of the shape has.
+    /// An integer that fits the type of this OID; `is_negative`: with a minus before it, which is a part of the shape.
     Integer { oid: u32, is_negative: bool },
     /// A string.
     String,
-    /// Of this kind, and sent to a shard as it is written.
+    /// A constant of this kind, which is sent to a shard as it is written.
     Sent(ConstantKind),
 }
 
 impl Lifting {
-    /// Every constant stays: the plan is of this very text.
+    /// No constant is lifted: the plan fits this text only.
     pub fn none(shape: &Shape<'_>) -> Self {
         Self { slots: shape.constants.iter().map(|constant| Slot::Fixed(constant.text.to_owned())).collect() }
     }
 
-    /// Constants of texts that are sent to shards. `None`: one of them is of no kind that texts share.
+    /// The lifting of a text that is sent to shards. `None` if one of the constants cannot be shared.
     pub(crate) fn of_shards(shape: &Shape<'_>, uses: &[ConstantUse]) -> Option<Self> {
         let slot = |(constant, used): (&Constant<'_>, &ConstantUse)| match used {
             ConstantUse::Any => ConstantKind::of(constant.text).map(Slot::Sent),
@@ -172,12 +172,12 @@ impl Lifting {
         Some(Self { slots })
     }
 
-    /// Whether a constant may be another one.
+    /// Whether any constant may differ.
     pub fn is_any_lifted(&self) -> bool {
         self.slots.iter().any(|slot| !matches!(slot, Slot::Fixed(_)))
     }
 
-    /// The lifted constants of another text of the same shape, as text; `None` where the plan is not for it.
+    /// The lifted constants of another text of the same shape, as text; `None` if the plan does not fit it.
     fn lifted<'c>(&self, constants: &'c [Constant<'c>]) -> Option<Vec<String>> {
         let mut lifted = Vec::new();
         for (slot, constant) in self.slots.iter().zip(constants) {
@@ -200,8 +200,8 @@ impl Lifting {
         Some(lifted)
     }
 
-    /// The values for a plan's parameters; `None` where the plan is not for this text, or a constant cannot be read as the
-    /// type that it is compared with: then the text has to be planned as it stands, which finds the right words.
+    /// The values of the plan's parameters; `None` if the plan does not fit this text, or a constant cannot be read as the type that it
+    /// is compared with: then the text is planned by itself, for PostgreSQL's error.
     pub fn values(&self, constants: &[Constant<'_>], types: &[SqlType], style: &TextStyle) -> Option<Vec<Value>> {
         let lifted = self.lifted(constants)?;
         lifted.iter().zip(types).map(|(constant, sql_type)| text::parse(*sql_type, constant, style).ok()).collect()
@@ -223,12 +223,12 @@ fn oid_of(digits: &str) -> Option<u32> {
     if digits.parse::<i32>().is_ok() { Some(INT4) } else { digits.parse::<i64>().is_ok().then_some(INT8) }
 }
 
-/// A statement with parameters where it had constants.
+/// A statement with parameters in place of constants.
 #[derive(Debug)]
 pub struct Lifted {
     /// To be planned in place of the original.
     pub parsed: ParsedStatement,
-    /// Types of its parameters, 0 where their place decides.
+    /// Types of its parameters; 0 if the type follows from where the parameter stands.
     pub declared: Vec<u32>,
     /// How texts of this shape become parameters.
     pub lifting: Lifting,
@@ -236,7 +236,7 @@ pub struct Lifted {
     is_assigned: Vec<bool>,
 }
 
-/// Lifts what can be lifted; `None` where that is nothing.
+/// Lifts the constants that can be lifted; `None` if there are none.
 pub fn lift(sql: &str, shape: &Shape<'_>, parsed: &ParsedStatement) -> Option<Lifted> {
     let mut places = Places::default();
     places.of_statement(&parsed.node);
@@ -278,8 +278,8 @@ pub fn lift(sql: &str, shape: &Shape<'_>, parsed: &ParsedStatement) -> Option<Li
 }
 
 impl Lifted {
-    /// Whether the plan means what the text with its constants means: integers are what they were declared as, and a
-    /// string is read as its column's type, where reading it so loses nothing.
+    /// Whether the plan means the same as the text with its constants: integers have their declared types, and a string is read as its
+    /// column's type without losing anything.
     pub fn is_faithful(&self, planned: &Statement) -> bool {
         // What stands behind its rows is sent to shards as it is written.
         if matches!(planned.kind, Kind::Spread(_)) {
@@ -300,7 +300,7 @@ impl Lifted {
     }
 }
 
-/// Whether any text that is of the type at all is read as exactly what it says: no rounding to a scale, no length.
+/// Whether every text of the type is read as exactly what it says, without rounding to a scale or cutting to a length.
 fn is_lossless(sql_type: SqlType) -> bool {
     matches!(
         sql_type,
@@ -320,7 +320,7 @@ fn is_lossless(sql_type: SqlType) -> bool {
     )
 }
 
-/// Where the constants stand that can be lifted: byte offsets into the text.
+/// The constants that can be lifted, by their byte offsets in the text.
 #[derive(Default)]
 struct Places {
     found: Vec<Place>,

@@ -15,20 +15,20 @@ use parking_lot::Mutex;
 use crate::lift::{Lifting, Shape};
 use crate::statement::{Kind, Statement};
 
-/// Plans that may stand under one shape, for other constants that were not lifted and other time zones: texts that
-/// differ in so many ways hardly come again.
+/// Plans that may be cached under one shape, for different constants that were not lifted and different time zones. Texts that differ in
+/// more ways hardly come again.
 const PLANS_OF_SHAPE_MAX: usize = 16;
 
 /// Bytes of an entry beside its plan: key, map slots, age.
 const ENTRY_BYTES: usize = 256;
 
-/// What is kept for a plain statement of some shape.
+/// A cached plan for a plain statement.
 pub struct Found {
     /// The plan of a text of that shape.
     pub statement: Arc<Statement>,
     /// The values of the parameters that this text's constants became.
     pub values: Vec<Value>,
-    /// What one shard is sent for this text, where the plan is about shards: the plan's own text is another one.
+    /// The text for one shard, if the plan is for shards and the plan's own text is another one.
     pub sent: Option<Sent>,
 }
 
@@ -41,11 +41,11 @@ pub struct PlanCache {
 #[derive(Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Vec<Entry>>,
-    /// Last use of an entry -> the key that it stands under.
+    /// The key of each entry, by the time of its last use.
     by_age: BTreeMap<u64, Arc<str>>,
     clock: u64,
     bytes: usize,
-    /// The newest picture of the catalog that was seen: plans against older ones are dropped when it changes.
+    /// The newest epoch of the catalog that was seen: plans for older versions are dropped when it changes.
     epoch: u64,
 }
 
@@ -56,10 +56,10 @@ struct Entry {
     used: u64,
 }
 
-/// A plan that may be for a text: where it stands, what its constants became, and itself.
+/// A plan that may fit a text: its position, its lifting, and itself.
 type Candidate = (usize, Arc<Lifting>, Arc<Statement>);
 
-/// The values that a text's constants are for a plan of its shape, and what one shard is sent for it; `None`: the plan is not for it.
+/// The values of a text's constants for a plan of its shape, and the text for one shard; `None` if the plan does not fit.
 fn applied(
     lifting: &Lifting,
     statement: &Statement,
@@ -75,8 +75,8 @@ fn applied(
 }
 
 impl Entry {
-    /// Whether the plan was made against this picture of the catalog, and in this time zone where that matters, and shards see it as it is
-    /// described.
+    /// Whether the plan was made for this version of the catalog and, if that matters, for this time zone, and what it says of shards is
+    /// still true.
     fn is_for(&self, epoch: u64, zone: Zone) -> bool {
         let is_outdated = matches!(&self.statement.kind, Kind::Sharded(plan) if plan.is_outdated());
         !is_outdated && self.statement.epoch == epoch && self.statement.zone.is_none_or(|planned| planned == zone)
@@ -84,20 +84,20 @@ impl Entry {
 }
 
 impl PlanCache {
-    /// A cache of plans of so many bytes together; with 0 it keeps none.
+    /// A cache for plans of this many bytes in all; 0 for none.
     pub fn new(bytes_max: usize) -> Self {
         Self { entries: Mutex::new(Entries::default()), bytes_max }
     }
 
-    /// The plan of a statement with parameters, where it was made against this picture of the catalog.
+    /// The plan of a statement with parameters, if it was made for this version of the catalog.
     pub fn prepared(&self, key: &str, epoch: u64, zone: Zone) -> Option<Arc<Statement>> {
         let mut entries = self.entries.lock();
         let place = entries.by_key.get(key)?.iter().position(|entry| entry.is_for(epoch, zone))?;
         entries.touch(key, place)
     }
 
-    /// The plan for a plain statement, where one of its shape was made that is for it too. What a plan is for is asked without the lock:
-    /// constants are read and a shard is looked for meanwhile.
+    /// A plan for a plain statement, if the plan of another text of its shape fits it. Whether it fits is decided without the lock,
+    /// because constants are read and a shard is chosen meanwhile.
     pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<Found> {
         let mut next = 0;
         loop {
@@ -111,14 +111,14 @@ impl PlanCache {
         }
     }
 
-    /// Whether a text of this shape was planned and none of its constants could be lifted: nor can another's.
+    /// Whether a text of this shape was planned and none of its constants could be lifted. That is then true of every such text.
     pub fn is_fixed(&self, shape: &Shape<'_>, epoch: u64, zone: Zone) -> bool {
         let entries = self.entries.lock();
         let plans = entries.by_key.get(shape.key.as_str());
         plans.is_some_and(|plans| plans.iter().any(|entry| entry.is_for(epoch, zone) && !entry.lifting.is_any_lifted()))
     }
 
-    /// Keeps a plan under a key.
+    /// Caches a plan under a key.
     pub fn put(&self, key: &str, lifting: Lifting, statement: Arc<Statement>) {
         let bytes = ENTRY_BYTES + 2 * key.len() + lifting.bytes() + statement.bytes();
         if bytes > self.bytes_max {
@@ -136,12 +136,12 @@ impl PlanCache {
         self.entries.lock().bytes
     }
 
-    /// How many plans are kept.
+    /// The number of plans.
     pub fn len(&self) -> usize {
         self.entries.lock().by_age.len()
     }
 
-    /// Whether none is.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -153,8 +153,8 @@ impl Entries {
         self.clock
     }
 
-    /// The first plan from a place on among those of a key that was made against this picture of the catalog, and for this time zone: where
-    /// it stands.
+    /// The position of the first plan, from `from` on, among those of a key that was made for this version of the catalog and this time
+    /// zone.
     fn candidate(&self, key: &str, from: usize, epoch: u64, zone: Zone) -> Option<Candidate> {
         let mut plans = self.by_key.get(key)?.iter().enumerate().skip(from);
         let (place, entry) = plans.find(|(_, entry)| entry.is_for(epoch, zone))?;
@@ -181,8 +181,8 @@ impl Entries {
         Some(statement)
     }
 
-    /// Drops all plans against pictures of the catalog before this one: they hold tables that may be gone. A picture that a
-    /// transaction has drafted counts from when it is published.
+    /// Drops all plans for older versions of the catalog: they hold tables that may be gone. A version that a transaction has drafted
+    /// counts from when it is published.
     fn follow(&mut self, epoch: u64) {
         if epoch <= self.epoch {
             return;
@@ -209,7 +209,7 @@ impl Entries {
         }
     }
 
-    /// Two sessions may have planned the same text at once.
+    /// Drops an equal plan, because two sessions may have planned the same text at once.
     fn drop_same(&mut self, key: &str, lifting: &Lifting, zone: Option<Zone>) {
         let Some(plans) = self.by_key.get_mut(key) else { return };
         if let Some(place) = plans.iter().position(|entry| *entry.lifting == *lifting && entry.statement.zone == zone) {

@@ -23,15 +23,15 @@ use crate::access::{Access, walk_of};
 use crate::program::{Order, Program};
 use crate::steps::{Steps, batch};
 
-/// Rows that are looked at: a fraction of a millisecond, which others on the same thread wait for.
+/// Rows that may be read, in a fraction of a millisecond, while other clients of the thread wait.
 const ROWS_MAX: usize = 2048;
-/// Bytes of them.
+/// Bytes of these rows.
 const BYTES_MAX: usize = 1 << 20;
 
 /// See the module.
 pub struct ShortPlan(Source);
 
-/// Where its rows come from.
+/// Where the rows come from.
 enum Source {
     Table(FewRows),
     /// One row without columns.
@@ -46,14 +46,14 @@ struct FewRows {
 }
 
 impl ShortPlan {
-    /// Of a program; `None` where it would read all rows.
+    /// A plan that runs a program; `None` if it would read all rows.
     pub(crate) fn of(program: Program, types: &[SqlType]) -> Option<Self> {
         let order = program.order().filter(|order| order.count <= ROWS_MAX);
         let is_short = !program.conditions.is_empty() || order.is_some();
         is_short.then(|| Self(Source::Table(FewRows { order, types: types.to_vec(), program })))
     }
 
-    /// Of steps over one row without columns.
+    /// A plan that runs steps over one row without columns.
     pub(crate) fn without_table(steps: Steps) -> Self {
         Self(Source::Nothing(steps))
     }
@@ -75,7 +75,7 @@ impl ShortPlan {
             }
     }
 
-    /// What EXPLAIN shows, with these parameters.
+    /// The line that EXPLAIN shows, with these parameters.
     pub(crate) fn describe(&self, parameters: &[Value]) -> Option<String> {
         match &self.0 {
             Source::Table(rows) => rows.describe(parameters),
@@ -83,10 +83,10 @@ impl ShortPlan {
         }
     }
 
-    /// What the statement finds; `None` where the engine has to run it.
+    /// The result of the statement; `None` if the engine has to run it.
     ///
     /// # Errors
-    /// What evaluating finds, 40001 where the table has another shape by now, 53200.
+    /// Errors of evaluating expressions, 40001 if the table has another shape by now, 53200.
     pub fn run(&self, store: &Store, view: &ReadView, parameters: &[Value]) -> Result<Option<RecordBatch>> {
         match &self.0 {
             Source::Table(rows) => rows.run(store, view, parameters),
@@ -99,7 +99,7 @@ impl ShortPlan {
 }
 
 impl FewRows {
-    /// How rows are found with these parameters; `None` where many may have to be looked at.
+    /// How rows are found with these parameters; `None` if many might have to be read.
     fn access(&self, parameters: &[Value]) -> Result<Option<Access>> {
         let conditions = self.conditions(parameters)?;
         let access = Access::of(&self.program.region, &conditions);
@@ -113,7 +113,7 @@ impl FewRows {
         Ok(access.is_narrow().then_some(access))
     }
 
-    /// The conditions with the parameters in their places, and columns compared with numbers of their own type.
+    /// The conditions with the parameters filled in, and with columns compared with numbers of their own type.
     fn conditions(&self, parameters: &[Value]) -> Result<Vec<Expr>> {
         let schema = self.program.region.arrow_schema();
         let plain = |condition: Expr| {
@@ -190,7 +190,7 @@ impl FewRows {
     }
 }
 
-/// Bytes of the rows of a batch, which may lend those of others.
+/// Bytes of the rows of a batch, which may share the memory of others.
 fn bytes_of(batch: &RecordBatch) -> usize {
     let of_column = |column: &arrow::array::ArrayRef| {
         column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
@@ -214,8 +214,7 @@ fn widened(cast: &Cast) -> Option<ScalarValue> {
     if from <= to { literal.cast_to(cast.field.data_type()).ok() } else { None }
 }
 
-/// A comparison of a column that is cast to wider integers, with a number that the column may have: as one of its own
-/// type.
+/// A comparison of a column that is cast to a wider integer, as a comparison in the column's own type, if the number is in its range.
 fn narrowed(compared: &BinaryExpr, schema: &SchemaRef) -> Option<Expr> {
     if !matches!(compared.op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
         return None;

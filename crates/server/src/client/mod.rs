@@ -1,7 +1,7 @@
 //! The small clients of the command line: PostgreSQL's simple protocol and RESP, each over one connection.
 //!
-//! Used by `ashlar sql` and by the demo, which meet the server through its doors as everybody does. Blocking for the
-//! caller only in the sense of async: one request at a time.
+//! Used by `ashlar sql` and by the demo, which reach the server through its doors like any other client. A caller
+//! waits asynchronously, for one request at a time.
 
 pub mod pg;
 pub mod resp;

@@ -1,7 +1,7 @@
-//! The HTTP door: metrics for Prometheus, whether this process lives and is ready, and profiles of it.
+//! The HTTP door: metrics for Prometheus, liveness and readiness of this process, and profiles of it.
 //!
-//! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, and changes nothing but
-//! that a profile is taken.
+//! Runs on a thread of its own, so that it answers while the other doors are busy. Read-only, except that it can take
+//! a profile.
 
 mod doorway;
 mod profiles;

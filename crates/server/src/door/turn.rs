@@ -1,4 +1,4 @@
-//! Turns: a connection with much to do yields to the others of its thread in between.
+//! Turns: a connection with much to do yields to the other connections of its thread from time to time.
 
 use std::time::{Duration, Instant};
 

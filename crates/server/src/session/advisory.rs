@@ -1,8 +1,9 @@
-//! Advisory locks: numbers that sessions of the PostgreSQL door hold, each alone or beside others, and wait for.
+//! Advisory locks: numbers that sessions of the PostgreSQL door lock, exclusively or shared.
 //!
-//! One table for a server; a session asks through its [`Holder`]. Who waits does so as a future on its connection's thread, in a queue for
-//! each number, and gives its place up when the future is dropped. Knows neither statements nor transactions, and of the locks of rows
-//! nothing: a circle that goes through both is not seen, and ends by `lock_timeout`.
+//! One table for a server; a session uses it through its [`Holder`]. A session waits as a future on its connection's
+//! thread, in a queue for each number, and leaves the queue when the future is dropped. Knows neither statements nor
+//! transactions, nor row locks: a deadlock that involves both kinds of locks is not detected, and ends by
+//! `lock_timeout`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +12,10 @@ use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Locks that one session holds at once.
+/// Advisory locks that one session may hold at once.
 const HELD_MAX: usize = 10_000;
 
-/// What is locked: one number, or a pair of them, which is another space.
+/// The number that is locked: a bigint, or a pair of integers, which never equals a bigint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
     /// `pg_advisory_lock(bigint)`
@@ -23,12 +24,12 @@ pub enum Key {
     Two(i32, i32),
 }
 
-/// How a number is locked.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mode {
-    /// Beside others who share it.
+    /// Whether other sessions may hold the number in the same mode.
     pub is_shared: bool,
-    /// Until the end of the transaction, or until it is let go.
+    /// Whether the lock ends with the transaction; otherwise it is held until it is unlocked.
     pub of_transaction: bool,
 }
 
@@ -42,19 +43,19 @@ pub struct AdvisoryLocks {
 #[derive(Default)]
 struct Table {
     locks: HashMap<Key, Lock>,
-    /// What each session waits for that does.
+    /// For each waiting session, the number that it waits for.
     waits: HashMap<u64, Key>,
     tickets: u64,
 }
 
-/// A number that somebody holds or waits for.
+/// A number that sessions hold or wait for.
 #[derive(Default)]
 struct Lock {
     holders: HashMap<u64, Counts>,
     queue: VecDeque<Waiter>,
 }
 
-/// How often a session holds a number, by whether it shares it.
+/// How often a session holds a number, in each mode.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     shared: u32,
@@ -69,7 +70,7 @@ struct Waiter {
 }
 
 impl Lock {
-    /// Whether a session may hold it beside the others who do.
+    /// Whether a session may hold the number beside its other holders.
     fn fits(&self, session: u64, is_shared: bool) -> bool {
         let mut others = self.holders.iter().filter(|(holder, _)| **holder != session);
         others.all(|(_, counts)| is_shared && counts.alone == 0)
@@ -89,14 +90,15 @@ impl Lock {
         }
     }
 
-    /// Whether somebody waits whom a newcomer would overtake. Who holds the number already may: the others wait for him.
+    /// Whether a newcomer would overtake a waiting session. A session that already holds the number may, because the waiting ones wait
+    /// for it.
     fn is_contended(&self, session: u64, is_shared: bool) -> bool {
         !self.holders.contains_key(&session) && self.queue.iter().any(|waiter| !(is_shared && waiter.is_shared))
     }
 }
 
 impl Table {
-    /// Gives a number to those at the head of its queue who may have it now.
+    /// Gives a number to the sessions at the head of its queue that may have it now.
     fn pass_on(&mut self, key: Key) {
         let Some(lock) = self.locks.get_mut(&key) else { return };
         while let Some(first) = lock.queue.front() {
@@ -123,7 +125,7 @@ impl Table {
         self.pass_on(key);
     }
 
-    /// Those whom a session waits for: who holds what it wants, and who stands before it.
+    /// The sessions that a session waits for: the holders of the number that it wants, and those before it in the queue.
     fn waits_for(&self, session: u64) -> Vec<u64> {
         let Some(lock) = self.waits.get(&session).and_then(|key| self.locks.get(key)) else { return Vec::new() };
         let Some(place) = lock.queue.iter().position(|waiter| waiter.session == session) else { return Vec::new() };
@@ -134,7 +136,7 @@ impl Table {
         holders.map(|(holder, _)| *holder).chain(before).collect()
     }
 
-    /// Whether a session that has begun to wait is waited for by somebody whom it waits for.
+    /// Whether a session that has begun to wait closes a cycle of waiting sessions.
     fn is_in_a_circle(&self, session: u64) -> bool {
         let mut known = HashSet::new();
         let mut steps = self.waits_for(session);
@@ -151,23 +153,23 @@ impl Table {
 }
 
 impl AdvisoryLocks {
-    /// Somebody who may hold locks.
+    /// A holder for a new session.
     pub fn holder(&self) -> Holder {
         Holder { session: self.sessions.fetch_add(1, Ordering::Relaxed), held: HashMap::new(), transaction: Vec::new() }
     }
 }
 
-/// What a session holds. Its owner lets everything go before it drops this.
+/// The advisory locks of one session. The session releases them all before it drops this.
 pub struct Holder {
     session: u64,
-    /// Those that it holds until it lets them go, each so often.
+    /// The locks that are held until they are unlocked, with the number of times.
     held: HashMap<(Key, bool), u32>,
-    /// Those that it holds until the transaction ends, in the order in which it got them.
+    /// The locks that are held until the transaction ends, in the order in which they were taken.
     transaction: Vec<(Key, bool)>,
 }
 
 impl Holder {
-    /// Locks a number without waiting; false where somebody else has it.
+    /// Locks a number without waiting; false if another session has it.
     ///
     /// # Errors
     /// 53200 beyond what a session may hold.
@@ -184,10 +186,10 @@ impl Holder {
         Ok(true)
     }
 
-    /// Locks a number, after all who have it in a way that does not allow that, or wait for it.
+    /// Locks a number, after all sessions that hold it in a conflicting mode or wait for it.
     ///
     /// # Errors
-    /// 40P01 where somebody whom it waits for waits for it; 53200 beyond what a session may hold.
+    /// 40P01 if that would close a cycle of waiting sessions; 53200 beyond what a session may hold.
     pub async fn lock(&mut self, locks: &AdvisoryLocks, key: Key, mode: Mode) -> Result<()> {
         if self.try_lock(locks, key, mode)? {
             return Ok(());
@@ -222,7 +224,7 @@ impl Holder {
         Ok(())
     }
 
-    /// Lets a number go that is locked until then; false where it is not.
+    /// Unlocks a number that is held until it is unlocked; false if it is not held.
     pub fn unlock(&mut self, locks: &AdvisoryLocks, key: Key, is_shared: bool) -> bool {
         let Some(count) = self.held.get_mut(&(key, is_shared)) else { return false };
         *count -= 1;
@@ -233,7 +235,7 @@ impl Holder {
         true
     }
 
-    /// Lets all go that are locked until then.
+    /// Unlocks all numbers that are held until they are unlocked.
     pub fn unlock_all(&mut self, locks: &AdvisoryLocks) {
         if self.held.is_empty() {
             return;
@@ -246,12 +248,12 @@ impl Holder {
         }
     }
 
-    /// How many the transaction has: [`Self::end_transaction`] goes back to so many.
+    /// The number of locks that the transaction holds: a mark for [`Self::end_transaction`].
     pub fn mark(&self) -> usize {
         self.transaction.len()
     }
 
-    /// Lets those of the transaction go that it has got since there were so many.
+    /// Releases the locks that the transaction has taken since it had `left`.
     pub fn end_transaction(&mut self, locks: &AdvisoryLocks, left: usize) {
         if self.transaction.len() <= left {
             return;
@@ -280,7 +282,7 @@ impl Holder {
 }
 
 impl Table {
-    /// Takes somebody out of a queue, or what it was given back.
+    /// Removes a session from a queue, or gives back the lock that it was given.
     fn leave(&mut self, key: Key, session: u64, ticket: u64) {
         let Some(lock) = self.locks.get_mut(&key) else { return };
         if let Some(place) = lock.queue.iter().position(|waiter| waiter.ticket == ticket) {
@@ -291,7 +293,7 @@ impl Table {
     }
 }
 
-/// A place in a queue, given up when it is dropped.
+/// A place in a queue. Dropping it leaves the queue.
 struct Place<'l> {
     locks: &'l AdvisoryLocks,
     key: Key,
@@ -299,7 +301,7 @@ struct Place<'l> {
     ticket: u64,
     is_shared: bool,
     grant: oneshot::Receiver<()>,
-    /// The lock is the session's.
+    /// Whether the session has the lock.
     is_taken: bool,
 }
 

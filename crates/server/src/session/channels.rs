@@ -11,20 +11,20 @@ use ashlar_store::Reservation;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Bytes of notifications that wait for one session.
+/// Bytes of notifications that may wait for one session.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of a notification beside its texts, with its place in a mailbox.
+/// Bytes of a notification beside its texts, including its place in a mailbox.
 const NOTIFICATION_BYTES: usize = 96;
 
-/// What NOTIFY says.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// The session that says it.
+    /// The process number of the session that sent it.
     pub pid: i32,
-    /// Where.
+    /// The channel.
     pub channel: String,
-    /// What.
+    /// The payload.
     pub payload: String,
 }
 
@@ -35,11 +35,11 @@ impl Notification {
     }
 }
 
-/// The channels of a server.
+/// The channels of a server, with their listeners.
 #[derive(Default)]
 pub struct Channels(Mutex<HashMap<String, Vec<Arc<Mailbox>>>>);
 
-/// What waits for one session.
+/// The notifications that wait for one session.
 #[derive(Default)]
 pub struct Mailbox {
     waiting: Mutex<Waiting>,
@@ -49,9 +49,9 @@ pub struct Mailbox {
 #[derive(Default)]
 struct Waiting {
     notifications: VecDeque<Arc<Notification>>,
-    /// Of these, and of those that there is room made for.
+    /// Bytes of the notifications, and of those that room has been reserved for.
     bytes: usize,
-    /// Pays for them; what it pays for more is given back when nothing waits.
+    /// The charge for them; what is charged beyond them is released when nothing waits.
     memory: Option<Reservation>,
 }
 
@@ -67,13 +67,13 @@ impl Waiting {
 }
 
 impl Mailbox {
-    /// An empty one, which this pays for.
+    /// An empty mailbox, with the account that its notifications are charged to.
     pub fn charged_to(memory: Reservation) -> Self {
         let waiting = Waiting { memory: Some(memory), ..Waiting::default() };
         Self { waiting: Mutex::new(waiting), arrived: Notify::new() }
     }
 
-    /// Makes room; false where there is none.
+    /// Reserves room; false if there is none.
     fn make_room(&self, bytes: usize) -> bool {
         let mut waiting = self.waiting.lock();
         let fits = waiting.bytes + bytes <= WAITING_BYTES_MAX;
@@ -88,7 +88,7 @@ impl Mailbox {
         self.waiting.lock().give_back(bytes);
     }
 
-    /// What has arrived.
+    /// Takes the notifications that have arrived.
     pub fn take(&self) -> Vec<Arc<Notification>> {
         let mut waiting = self.waiting.lock();
         let taken: Vec<Arc<Notification>> = waiting.notifications.drain(..).collect();
@@ -96,7 +96,7 @@ impl Mailbox {
         taken
     }
 
-    /// Resolves when there is something to take.
+    /// Resolves when there is a notification to take.
     pub async fn arrived(&self) {
         loop {
             let arrived = self.arrived.notified();
@@ -121,7 +121,7 @@ impl Channels {
         }
     }
 
-    /// The opposite.
+    /// Removes a listener of a channel.
     pub fn unlisten(&self, channel: &str, mailbox: &Arc<Mailbox>) {
         let mut channels = self.0.lock();
         let Some(listeners) = channels.get_mut(channel) else { return };
@@ -131,7 +131,7 @@ impl Channels {
         }
     }
 
-    /// Makes room for notifications in the mailboxes of those who listen.
+    /// Reserves room for notifications in the mailboxes of their listeners.
     ///
     /// # Errors
     /// 54000 if a listener has too many notifications that it has not read.
@@ -157,7 +157,7 @@ impl Channels {
     }
 }
 
-/// Notifications that there is room for: sent, or else as if they had never been.
+/// Notifications that room is reserved for. Dropping them without sending releases the room.
 #[derive(Default)]
 pub struct Letters(Vec<(Arc<Mailbox>, Arc<Notification>)>);
 
@@ -190,7 +190,7 @@ pub enum Wish {
     Notify(Notification),
 }
 
-/// The channels that a session listens to once these wishes have come true.
+/// The channels that a session listens to after these requests have taken effect.
 pub fn listening(before: &BTreeSet<String>, wishes: &[Wish]) -> BTreeSet<String> {
     let mut channels = before.clone();
     for wish in wishes {

@@ -1,7 +1,7 @@
-//! When keys and rows end: EXPIRE and its kin, TTL and its kin, PERSIST; and the times that SET and GETEX are given.
+//! Lifetimes of keys and rows: EXPIRE, TTL, PERSIST and their variants, and the expiry options of SET and GETEX.
 //!
-//! Called through the command table, and by `strings`. Times are milliseconds of the store's clock, which never goes back:
-//! a key that has ended stays so.
+//! Called through the command table, and by `strings`. Times are milliseconds of the store's clock, which never goes
+//! back: a key that has expired stays so.
 
 use ashlar_base::Datum;
 use ashlar_store::{Entry, Expiry, Mutation};

@@ -1,4 +1,4 @@
-//! SUBSCRIBE and its kin, PUBLISH and PUBSUB.
+//! SUBSCRIBE, UNSUBSCRIBE and their variants for patterns, PUBLISH and PUBSUB.
 //!
 //! Called through the command table. Messages that a transaction publishes are sent when it has committed.
 

@@ -1,6 +1,7 @@
-//! SELECT of advisory locks and of `pg_sleep`: each is done in turn, on the connection's own thread, which serves its other connections meanwhile.
+//! SELECT of advisory locks and of `pg_sleep`. They wait on the connection's own thread, which serves its other
+//! connections meanwhile.
 //!
-//! Called for the command that such a SELECT is. Waits are bounded as those for rows are.
+//! Called for the command that such a SELECT is planned as. Waits for locks are bounded as those for row locks are.
 
 use std::time::Duration;
 

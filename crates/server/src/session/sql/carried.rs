@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ashlar_query::Engine;
 use ashlar_query::transaction::Transaction;
 
-/// A transaction that is rolled back unless somebody takes it.
+/// A transaction that is rolled back unless it is taken.
 pub(super) struct Carried {
     transaction: Option<Transaction>,
     engine: Arc<Engine>,
@@ -20,12 +20,12 @@ impl Carried {
         Self { transaction: Some(transaction), engine: Arc::clone(engine) }
     }
 
-    /// What runs on the pool works on it; `None` only after [`Self::take`].
+    /// The transaction, for what runs on the pool; `None` only after [`Self::take`].
     pub(super) fn get(&mut self) -> Option<&mut Transaction> {
         self.transaction.as_mut()
     }
 
-    /// Takes it back.
+    /// Takes the transaction back.
     pub(super) fn take(mut self) -> Option<Transaction> {
         self.transaction.take()
     }

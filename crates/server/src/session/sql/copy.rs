@@ -22,55 +22,55 @@ mod lines;
 
 use lines::Lines;
 
-/// What is done of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows of few
-/// columns that are read, or put away in bulk.
+/// Work of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows with few columns
+/// that are read, or stored in bulk.
 const WORK_PER_TURN: usize = 512;
 
-/// Columns that are read in the time of one such row.
+/// Columns that are read in the time of one unit of that work.
 const COLUMNS_FEW: usize = 4;
 
-/// Rows that are inserted between two turns where they are not put away in bulk.
+/// Rows that are inserted between two turns if they are not stored in bulk.
 const ROWS_INSERTED: usize = 256;
 
-/// Rows that a COPY FROM STDIN has at least where they go to the store in bulk: some dozens for each partition. They wait until so many are
-/// there, or until it is known that there are fewer.
+/// Rows from which on a COPY FROM STDIN stores them in bulk: some dozens for each partition. They wait until there are so many, or until
+/// the data has ended.
 const ROWS_IN_BULK: usize = 1 << 13;
 
-/// How a row of the data becomes one of the table.
+/// How a row of the data becomes a row of the table.
 struct Conversion {
     region: Arc<Region>,
     schema: Arc<TableSchema>,
     /// Ordinals of the columns of the data.
     targets: Vec<usize>,
-    /// Columns that are not of the data: those that count, and the others with what they have in all rows.
+    /// Columns that are not in the data: those with a counter, and the others with the value that they have in all rows.
     sequences: Vec<usize>,
     defaults: Vec<(usize, Value)>,
     is_binary: bool,
     style: text::TextStyle,
-    /// Those that the session is given.
+    /// The sequence numbers that the session is given.
     numbers: Numbers,
 }
 
-/// A COPY FROM STDIN that is under way.
+/// A running COPY FROM STDIN.
 pub(super) struct CopyIn {
     conversion: Conversion,
     decoder: RowDecoder,
     snapshot: Snapshot,
     mark: TransactionMark,
     count: u64,
-    /// What was done since others had their turn, and what a row that is read adds to it.
+    /// The work since the last turn of other connections, and the work that one row adds.
     unyielded: usize,
     row_work: usize,
-    /// Whether rows go to the store in bulk; `None`: there are too few of them yet.
+    /// Whether rows are stored in bulk; `None` while that is not decided.
     in_bulk: Option<bool>,
-    /// Rows that wait for others, and their lines.
+    /// Rows that wait to be stored, with their line numbers.
     waiting: RowBatch,
     lines: Lines,
-    /// Whether those that wait go to the store now, before any other.
+    /// Whether the waiting rows are being stored, before any other is read.
     is_putting_away: bool,
-    /// What is wrong with the row behind them, if none of them is wrong.
+    /// The error of the row behind the waiting ones, which is reported if none of these fails.
     failure: Option<Error>,
-    /// Whether all of the data is there.
+    /// Whether the data has ended.
     is_ended: bool,
 }
 
@@ -109,7 +109,7 @@ impl SqlSession {
         }
     }
 
-    /// Computes the defaults that a COPY FROM takes, on the query pool: ordinals and values.
+    /// Computes the defaults of a COPY FROM on the query pool: ordinals and values.
     async fn defaults_of(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
@@ -184,7 +184,7 @@ impl SqlSession {
     /// Takes a piece of the data of COPY FROM STDIN, cut anywhere.
     ///
     /// # Errors
-    /// What the rows find; then the COPY is over.
+    /// Errors of its rows; the COPY has ended then.
     pub async fn copy_data(&mut self, bytes: &[u8]) -> Result<()> {
         if self.remote_copy.is_some() {
             return Box::pin(self.take_remote_copy(bytes)).await;
@@ -196,7 +196,7 @@ impl SqlSession {
         self.take_rows().await
     }
 
-    /// The end of the data. Returns the command tag.
+    /// Ends the data. Returns the command tag.
     ///
     /// # Errors
     /// As [`Self::copy_data`].
@@ -223,7 +223,7 @@ impl SqlSession {
         Ok(format!("COPY {count}"))
     }
 
-    /// The client gives up. Returns the error to tell it.
+    /// The client aborts the COPY. Returns the error for it.
     pub async fn copy_fail(&mut self, message: &str) -> Error {
         Box::pin(self.give_up_copy()).await;
         self.end_copy();
@@ -238,7 +238,7 @@ impl SqlSession {
         }
     }
 
-    /// Takes the rows that have arrived as a whole. Others of this thread have their turn in between.
+    /// Takes the rows that have arrived completely, with turns for other connections of the thread in between.
     async fn take_rows(&mut self) -> Result<()> {
         loop {
             let Some(copy) = &mut self.copy else { return Err(Error::internal("rows without a COPY")) };
@@ -306,7 +306,7 @@ fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
 }
 
 impl CopyIn {
-    /// Takes rows until there are no more of them, which it says, or until others of this thread should have a turn.
+    /// Takes rows until there are no more, and then returns true, or until other connections of the thread should have a turn.
     fn take_rows(&mut self, transaction: &mut Transaction) -> Result<bool> {
         while self.unyielded < WORK_PER_TURN {
             if self.is_putting_away {
@@ -332,7 +332,7 @@ impl CopyIn {
         Ok(false)
     }
 
-    /// Whether the rows that wait take no other.
+    /// Whether no other row may be added to those that wait.
     fn is_full(&mut self) -> bool {
         match self.in_bulk {
             None => self.waiting.is_full() && !self.waiting.grow(ROWS_IN_BULK),
@@ -340,7 +340,7 @@ impl CopyIn {
         }
     }
 
-    /// Gives the store some of the rows that wait.
+    /// Stores some of the waiting rows.
     fn put_away(&mut self, transaction: &mut Transaction) -> Result<()> {
         let (writes, waiting) = (&mut transaction.writes, &mut self.waiting);
         let Conversion { region, schema, .. } = &self.conversion;
@@ -371,7 +371,7 @@ impl CopyIn {
         }
     }
 
-    /// Has the next row wait, if there is one.
+    /// Adds the next row to those that wait, if there is one.
     fn take_row(&mut self) -> Result<bool> {
         let Some(row) = self.decoder.next_row()? else { return Ok(false) };
         self.unyielded += self.row_work;
@@ -385,7 +385,7 @@ impl CopyIn {
 }
 
 impl Conversion {
-    /// Has a row wait.
+    /// Adds a row to those that wait.
     fn put(&self, row: Row<'_>, waiting: &mut RowBatch) -> Result<()> {
         let schema = &self.schema;
         for (field, &ordinal) in row.iter().zip(&self.targets) {
@@ -413,7 +413,7 @@ impl Conversion {
     }
 }
 
-/// What is wrong with a row of the data: that it is no text, before what its values are.
+/// The error of a row: that it is not valid text comes before errors of its values.
 pub(super) fn at_row(error: Error, schema: &TableSchema, row: Row<'_>, is_binary: bool) -> Error {
     match row.check_text() {
         Err(no_text) if !is_binary && error.code() != ErrorCode::CharacterNotInRepertoire => no_text.into(),
@@ -421,7 +421,7 @@ pub(super) fn at_row(error: Error, schema: &TableSchema, row: Row<'_>, is_binary
     }
 }
 
-/// Tells where in the data: in the detail, as there is no context field.
+/// Adds the line of the data to an error, in its detail, because there is no context field.
 fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
     let place = match &error.fields().column {
         Some(column) => format!("COPY {}, line {line}, column {column}", schema.name),

@@ -14,10 +14,10 @@ use super::sharded::RawParameters;
 use super::{Block, SqlSession};
 
 impl SqlSession {
-    /// The lines of EXPLAIN for a statement. `raw`: its parameters as a shard reads them, where EXECUTE has given any.
+    /// The lines of EXPLAIN for a statement. `raw`: the parameters in the form that shards read, if EXECUTE has given any.
     ///
     /// # Errors
-    /// 0A000 for statements that have no plan to show, and what planning and, with ANALYZE, running them finds.
+    /// 0A000 for statements without a plan to show; errors of planning and, with ANALYZE, of running them.
     pub(super) async fn run_explain(
         &mut self,
         inner: &Arc<ashlar_query::Statement>,
@@ -104,7 +104,7 @@ impl SqlSession {
         })
     }
 
-    /// Runs a statement that writes or locks, for EXPLAIN ANALYZE: what it returns goes nowhere. How many rows it was about.
+    /// Runs a statement that writes or locks, for EXPLAIN ANALYZE, and discards what it returns. Returns the number of its rows.
     async fn run_unseen(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<u64> {
         self.refuse_write(true, &statement.kind)?;
         match &statement.kind {
@@ -118,18 +118,18 @@ impl SqlSession {
     }
 }
 
-/// What EXPLAIN shows of a plan of this server's.
+/// The plan of a statement that this server runs, as EXPLAIN shows it.
 enum Shown {
-    /// All there is to show.
+    /// The complete text.
     Whole(Vec<String>),
-    /// The plan of a query, below a line of what is done with its rows.
+    /// The plan of a query, perhaps below a line that says what is done with its rows.
     Query(Option<String>),
 }
 
-/// What is shown of a plan before the engine is asked.
+/// The part of the output that is known before the engine is asked.
 ///
 /// # Errors
-/// 0A000 where there is no plan to show.
+/// 0A000 if there is no plan to show.
 fn shown(kind: &Kind, is_analyze: bool) -> Result<Shown> {
     let head = match kind {
         Kind::Key(plan) => return Ok(Shown::Whole(plan.describe())),

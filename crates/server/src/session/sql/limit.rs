@@ -1,8 +1,8 @@
-//! `statement_timeout`: a statement has so long from the message that brings it to its last row, planning and the data
-//! of a COPY included. A session that is idle has no statement.
+//! `statement_timeout`: the time that a statement may take from the message that brings it to its last row, including
+//! planning and the data of a COPY. An idle session has no statement.
 //!
-//! Called by the session where a message of the protocol arrives or ends. A statement that has had its time is asked to
-//! stop, as by a cancel request, and never dropped: it has the transaction with it.
+//! Called by the session when a message of the protocol arrives or ends. A statement that has used up its time is
+//! asked to stop, as by a cancel request, and never dropped, because it holds the transaction.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::SqlSession;
 use crate::session::CancelToken;
 
 impl SqlSession {
-    /// A message that belongs to a statement has come; returns when that statement has to be done.
+    /// Notes that a message of a statement has arrived. Returns the time at which the statement must have ended.
     pub(super) fn arrive(&mut self) -> Option<Instant> {
         let limit = self.settings.statement_timeout_ms;
         if self.deadline.is_none() && limit > 0 {
@@ -22,7 +22,7 @@ impl SqlSession {
         self.deadline
     }
 
-    /// Resolves with the reason when a COPY FROM STDIN has to end although its client says nothing.
+    /// Resolves with the reason when a COPY FROM STDIN must end although its client sends nothing.
     pub fn interrupted(&self) -> impl Future<Output = Error> + use<> {
         let (cancel, deadline) = (self.cancel.clone(), self.deadline);
         async move {
@@ -38,17 +38,17 @@ impl SqlSession {
         }
     }
 
-    /// 57014 where somebody asked, before this statement of a string or a pipeline began, that what runs be ended.
+    /// 57014 if cancellation was requested before this statement of a query string or a pipeline began.
     pub(super) fn check_cancel(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(self.cancel.error()) } else { Ok(()) }
     }
 
-    /// The client has sent something new: a cancel request that came while nothing ran is about nothing.
+    /// Discards a cancel request that arrived while nothing ran: called when the client has sent something new.
     pub fn forget_cancel(&self) {
         self.cancel.reset();
     }
 
-    /// Whether a COPY FROM STDIN may go on.
+    /// Checks that a COPY FROM STDIN may continue.
     ///
     /// # Errors
     /// 57014
@@ -60,7 +60,7 @@ impl SqlSession {
     }
 }
 
-/// Does a part of a statement, and asks it to stop at the deadline.
+/// Runs a part of a statement, and asks it to stop at the deadline.
 pub(super) async fn in_time<T>(
     deadline: Option<Instant>,
     cancel: CancelToken,

@@ -1,7 +1,7 @@
-//! Waiting for rows that others have locked: on the connection's own thread, which serves its other connections meanwhile.
+//! Waiting for row locks, on the connection's own thread, which serves its other connections meanwhile.
 //!
-//! Called where a statement or a COMMIT was stopped by a lock. Each wait is bounded by `lock_timeout`, by the statement's own
-//! time, and by a cancel request.
+//! Called when a lock has stopped a statement or a COMMIT. Each wait is bounded by `lock_timeout`, by
+//! `statement_timeout`, and by a cancel request.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::session::CancelToken;
 static ROW_LOCK: Name = Name::new("row lock");
 
 impl SqlSession {
-    /// Waits for what has stopped the transaction that the session has.
+    /// Waits for the lock that has stopped the session's transaction.
     ///
     /// # Errors
     /// 55P03, 57014, 40P01
@@ -28,7 +28,7 @@ impl SqlSession {
         waited(&cancel, limit_ms, transaction.wait()).await
     }
 
-    /// Waits for what has stopped a COMMIT.
+    /// Waits for the lock that has stopped a COMMIT.
     ///
     /// # Errors
     /// As [`Self::wait_for_locks`].
@@ -36,7 +36,7 @@ impl SqlSession {
         waited(&self.cancel, self.settings.lock_timeout_ms, transaction.wait()).await
     }
 
-    /// Waits for what has stopped a write that goes straight to its partition.
+    /// Waits for the lock that has stopped a write that goes straight to its partition.
     ///
     /// # Errors
     /// As [`Self::wait_for_locks`].
@@ -44,7 +44,7 @@ impl SqlSession {
         waited(&self.cancel, self.settings.lock_timeout_ms, way.wait()).await
     }
 
-    /// Lets go what a failed block has locked since its last savepoint: nobody is to wait for its ROLLBACK.
+    /// Releases the row locks that a failed block has taken since its last savepoint, so that nobody waits for its ROLLBACK.
     pub(super) fn release_failed(&mut self) {
         let Some(transaction) = &mut self.transaction else { return };
         match self.savepoints.last() {
@@ -54,10 +54,10 @@ impl SqlSession {
     }
 }
 
-/// What a wait comes to, unless somebody cancels it, or it takes longer than `limit_ms`, where that is not 0.
+/// The result of a wait, unless it is cancelled or takes longer than `limit_ms` milliseconds; 0 for no limit.
 ///
 /// # Errors
-/// 55P03, 57014, and those of the wait.
+/// 55P03, 57014, and errors of the wait.
 pub(super) async fn waited(cancel: &CancelToken, limit_ms: u64, wait: impl Future<Output = Result<()>>) -> Result<()> {
     let limited = async {
         match limit_ms {

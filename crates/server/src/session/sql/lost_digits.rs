@@ -1,4 +1,4 @@
-//! Numerics that are bound to parameters with more digits behind the point than the parameter has.
+//! Refuses values for numeric parameters that have more decimals than the parameter's type.
 //!
 //! Called for each value of a Bind message.
 

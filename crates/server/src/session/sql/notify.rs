@@ -10,40 +10,40 @@ use super::{Block, SqlSession};
 use crate::session::Shared;
 use crate::session::channels::{Letters, Mailbox, Notification, Wish, listening};
 
-/// Bytes that a payload stays below, as in PostgreSQL.
+/// A payload must be shorter than this, in bytes, as in PostgreSQL.
 const PAYLOAD_BYTES_MAX: usize = 8000;
 
-/// Bytes that the name of a channel stays below.
+/// The name of a channel must be shorter than this, in bytes.
 const CHANNEL_BYTES_MAX: usize = 64;
 
-/// Bytes of a channel that a session listens to, beside its name, here and in the list of all: and its name is in both.
+/// Bytes of a channel that a session listens to, beside its name, here and in the list of all listeners. Both contain the name.
 const LISTENED_BYTES: usize = 256;
 
-/// Bytes of a session's channels that are not charged: most listen to few.
+/// Bytes of a session's channels that are not charged, because most sessions listen to few.
 const LISTENED_BYTES_FREE: usize = 64 << 10;
 
-/// What a session has to do with channels.
+/// What a session listens to, and what its transaction has asked for.
 #[derive(Default)]
 pub(super) struct Mail {
-    /// There from its first LISTEN on.
+    /// Created by its first LISTEN.
     mailbox: Option<Arc<Mailbox>>,
     listening: BTreeSet<String>,
-    /// Pays for what it listens to, where that is much.
+    /// The charge for what it listens to, if that is much.
     memory: Option<Reservation>,
     wishes: Vec<Wish>,
-    /// Pays for the wishes.
+    /// The charge for the requests.
     held: Option<Reservation>,
 }
 
-/// What is to be done when a transaction has committed, and undone when it has not: by whoever drops it, as the client may go
-/// while its commit waits.
+/// Requests that take effect when the transaction has committed. Dropping this without that undoes what was prepared, for instance
+/// because the client disconnects while its commit waits.
 pub(super) struct Outgoing {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     letters: Letters,
     listening: BTreeSet<String>,
     memory: Option<Reservation>,
-    /// Channels that are listened to already, so that the transaction hears itself.
+    /// Channels that are registered already, so that the transaction receives its own notifications.
     new: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Drop for Outgoing {
 }
 
 impl SqlSession {
-    /// Notes a wish of the transaction.
+    /// Adds a request of the transaction.
     pub(super) fn wish(&mut self, wish: Wish) -> Result<()> {
         let bytes = match &wish {
             Wish::Notify(notification) => {
@@ -81,17 +81,17 @@ impl SqlSession {
         Ok(())
     }
 
-    /// A NOTIFY of this session.
+    /// The request of a NOTIFY.
     pub(super) fn notification(&self, channel: &str, payload: &str) -> Wish {
         Wish::Notify(Notification { pid: self.identity.pid, channel: channel.to_owned(), payload: payload.to_owned() })
     }
 
-    /// How many wishes there are: ROLLBACK TO SAVEPOINT goes back to so many.
+    /// The number of requests: a mark for ROLLBACK TO SAVEPOINT.
     pub(super) fn wishes(&self) -> usize {
         self.mail.wishes.len()
     }
 
-    /// Takes the wishes back that came later.
+    /// Removes the requests after a mark.
     pub(super) fn forget_wishes(&mut self, left: usize) {
         self.mail.wishes.truncate(left);
         if left == 0 {
@@ -99,10 +99,10 @@ impl SqlSession {
         }
     }
 
-    /// Makes ready what comes true with the commit that is next; `None` where there is nothing.
+    /// Prepares the requests for the commit that follows; `None` if there are none.
     ///
     /// # Errors
-    /// 54000; 53200 over the memory bound
+    /// 54000; 53200 over the memory bound.
     pub(super) fn prepare_wishes(&mut self) -> Result<Option<Outgoing>> {
         if self.mail.wishes.is_empty() {
             return Ok(None);
@@ -129,7 +129,7 @@ impl SqlSession {
         Ok(Some(outgoing))
     }
 
-    /// Does what was made ready, or takes it back.
+    /// Carries out what was prepared, or undoes it.
     pub(super) fn settle_wishes(&mut self, outgoing: Option<Outgoing>, is_committed: bool) {
         self.mail.held = None;
         let Some(mut outgoing) = outgoing.filter(|_| is_committed) else { return };
@@ -151,7 +151,7 @@ impl SqlSession {
         self.mail = Mail::default();
     }
 
-    /// What others have said, for a client that is in no transaction.
+    /// Takes the notifications for a client that is in no transaction.
     pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
         match &self.mail.mailbox {
             Some(mailbox) if self.block == Block::None => mailbox.take(),
@@ -159,7 +159,7 @@ impl SqlSession {
         }
     }
 
-    /// Resolves when there is something for such a client.
+    /// Resolves when there is a notification for such a client.
     pub fn notified(&self) -> impl Future<Output = ()> + use<> {
         let mailbox = self.mail.mailbox.clone().filter(|_| self.block == Block::None);
         async move {

@@ -1,6 +1,6 @@
-//! What prepared statements take, and EXECUTE: a prepared statement with arguments that are expressions.
+//! The memory of prepared statements, and EXECUTE: a prepared statement with arguments that are expressions.
 //!
-//! Called by `run`, by `explain` for the statement inside, and where a statement is prepared.
+//! Called by `run`, by `explain` for the statement that it shows, and when a statement is prepared.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Rows on their way to a client: batches from the query pool through a bounded channel, or rows that are there.
+//! Rows on their way to a client: batches from the query pool through a bounded channel, or rows that have been
+//! computed.
 
 use std::sync::Arc;
 
