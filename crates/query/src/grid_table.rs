@@ -41,9 +41,9 @@ use crate::{estimate, scan_filters};
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
 
-/// Rows of a stream that are asked of what a join tells, before it is judged whether that pays.
+/// Rows of a stream that are filtered by what a join has found, before it is decided whether that is worth it.
 const TRIED_ROWS: usize = 1 << 16;
-/// It does not where so many hundredths of them pass.
+/// It is not if more than this percentage of them pass.
 const TOO_MANY: usize = 90;
 
 static SCAN: Name = Name::new("scan");
@@ -52,12 +52,12 @@ static SCAN: Name = Name::new("scan");
 #[derive(Clone, Debug)]
 pub struct GridTable {
     region: RegionHandle,
-    /// The version of the table's shape that the plan's ordinals mean.
+    /// The version of the table's shape that the plan's ordinals refer to.
     version: u32,
     schema: SchemaRef,
 }
 
-/// A region with the Debug that DataFusion's traits ask for.
+/// A region that implements Debug, as DataFusion's traits require.
 #[derive(Clone)]
 struct RegionHandle(Arc<Region>);
 
@@ -78,7 +78,7 @@ impl GridTable {
         Self { region: RegionHandle(Arc::clone(region)), version, schema }
     }
 
-    /// The same with the system column behind the others, unless the user has a column of its name.
+    /// The same with the system column `_expires_at` as its last, unless the table has a column of that name.
     pub fn with_expiry(self) -> Self {
         let column = expires_at_column();
         if !self.has_expiry() || self.schema.index_of(&column.name).is_ok() {
@@ -89,12 +89,12 @@ impl GridTable {
         Self { schema: Arc::new(Schema::new(fields)), ..self }
     }
 
-    /// Whether it can have the system column: no column of the user's has its name.
+    /// Whether it can have the system column: no column of the table has its name.
     pub(crate) fn has_expiry(&self) -> bool {
         self.region.0.schema().column(&expires_at_column().name).is_none()
     }
 
-    /// What the region is asked for, for a column of this table.
+    /// The region's ordinal for a column of this table.
     fn ordinal(&self, index: usize) -> usize {
         if self.is_expiry(index) { EXPIRES_AT } else { index }
     }
@@ -104,12 +104,12 @@ impl GridTable {
         *self.schema.field(index).name() == expires_at_column().name && self.has_expiry()
     }
 
-    /// The rows.
+    /// The region.
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region.0
     }
 
-    /// The version of the table's shape that ordinals mean.
+    /// The version of the table's shape that ordinals refer to.
     pub(crate) fn version(&self) -> u32 {
         self.version
     }
@@ -220,11 +220,11 @@ pub struct GridScanExec {
     output_count: usize,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// What joins above say of the rows that they can use, while they run: over the columns that leave the scan.
+    /// Filters that joins above produce while they run, over the columns that leave the scan.
     told: Vec<Arc<dyn PhysicalExpr>>,
     /// The predicate as the plan has it.
     conditions: Arc<[Expr]>,
-    /// What the predicate, or what stands above, asks of the key and of indexes.
+    /// How the predicate, or an operator above, uses the key and indexes.
     access: Access,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
@@ -265,7 +265,7 @@ impl GridScanExec {
         })
     }
 
-    /// The same with another way to its rows, and in so many streams, if that is said.
+    /// The same scan with another access path and, if stated, another number of streams.
     pub(crate) fn with_access(&self, access: Access, streams: Option<usize>) -> Self {
         let properties = match streams {
             Some(streams) => {
@@ -303,17 +303,17 @@ impl GridScanExec {
         outputs.map(|ordinal| (*ordinal != EXPIRES_AT).then_some(*ordinal))
     }
 
-    /// What rows have to fulfil.
+    /// The conditions that rows have to satisfy.
     pub(crate) fn conditions(&self) -> &[Expr] {
         &self.conditions
     }
 
-    /// How it comes by its rows.
+    /// The access path.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// What its conditions ask, where nothing else is asked and every row that fulfils them leaves the scan.
+    /// The probes of its conditions, if nothing else restricts the access and every row that satisfies them leaves the scan.
     pub(crate) fn asked(&self) -> Option<&Asked> {
         match &self.access {
             Access::Asked(asked) if self.limit.is_none() => Some(asked),
@@ -327,7 +327,7 @@ impl GridScanExec {
         self.limit.is_none() && self.predicate.is_none() && self.access.is_whole()
     }
 
-    /// Rows that leave it at most, as far as is known.
+    /// The most rows that can leave it, as far as is known.
     pub(crate) fn rows_max(&self) -> Option<usize> {
         self.limit
     }
@@ -466,21 +466,21 @@ struct ScanReader {
     predicate: Option<Arc<dyn PhysicalExpr>>,
     told: Vec<Told>,
     access: Access,
-    /// The partitions that can have wanted rows.
+    /// The partitions that may have rows that are wanted.
     candidates: Candidates,
     remaining: Option<usize>,
     partitions: std::ops::Range<usize>,
-    /// Batches of the current partition, the next one last.
+    /// Batches of the current partition; the next one is the last.
     pending: Vec<ashlar_store::ScanBatch>,
     coalescer: BatchCoalescer,
     batch_rows: usize,
     finished: bool,
-    /// Rows that came out of the store, before the filter.
+    /// Rows that the store has returned, before the filter.
     looked_at: Count,
     metrics: BaselineMetrics,
 }
 
-/// What a join tells a stream, and what came of it.
+/// A filter that a join produces for a stream, and how well it works.
 struct Told {
     filter: Arc<dyn PhysicalExpr>,
     looked_at: usize,
@@ -492,7 +492,7 @@ impl Told {
         Self { filter, looked_at: 0, passed: 0 }
     }
 
-    /// The rows that the join can use, or all, where it leaves out too few.
+    /// The rows that the join can use; all rows, if the filter removes too few.
     fn leave_out(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         if self.looked_at >= TRIED_ROWS && self.passed * 100 > self.looked_at * TOO_MANY {
             return Ok(batch);
@@ -510,7 +510,7 @@ impl Told {
     }
 }
 
-/// The columns that are kept of a batch, of rows that fulfil a predicate.
+/// The columns of a batch that are kept, with the rows that satisfy a predicate.
 fn filtered(
     batch: &RecordBatch,
     predicate: &Arc<dyn PhysicalExpr>,
@@ -525,10 +525,10 @@ fn filtered(
     Ok(filter_record_batch(&batch, passed)?)
 }
 
-/// What one step of a scan came to.
+/// The result of one step of a scan.
 enum Step {
     Batch(RecordBatch),
-    /// Nothing to hand on yet: all rows were filtered out, or too few are left for a batch.
+    /// No batch yet: all rows were filtered out, or too few are left for a batch.
     Nothing,
     End,
 }
@@ -595,7 +595,7 @@ impl ScanReader {
         }
     }
 
-    /// The next batch with invisible and filtered rows gone, projected to the output.
+    /// The next batch without invisible and filtered rows, projected to the output.
     fn next_filtered(&mut self) -> Result<Option<RecordBatch>> {
         let scanned = loop {
             if let Some(scanned) = self.pending.pop() {
@@ -639,8 +639,7 @@ impl ScanReader {
         Ok(Some(passed))
     }
 
-    /// Cuts a segment into batches of the engine's size, so that operators downstream stay in cache and the first
-    /// rows leave early.
+    /// Cuts a segment into batches of the engine's size, so that operators downstream work in the cache and the first rows leave early.
     fn split(&mut self, scanned: ashlar_store::ScanBatch) {
         let rows = scanned.batch.num_rows();
         if rows <= self.batch_rows {

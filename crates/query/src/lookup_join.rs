@@ -42,15 +42,14 @@ use crate::access::settle::{scan_beneath, with_access};
 use crate::access::{Access, Keys, equalities, usable_indexes, value_at};
 use crate::grid_table::GridScanExec;
 
-/// Rows of a small side: a look at the key takes a fraction of a microsecond, and a plan with more of them is no worse
-/// hashed.
+/// Rows of a small side. A lookup by key takes a fraction of a microsecond; for more rows a hash join is no worse.
 const SMALL_ROWS_MAX: usize = 8192;
-/// A table is asked by keys where it has so many times the rows of the small side: a row that is looked up takes as
-/// long as several that are read in order.
+/// A table is read by keys if it has at least this many times the rows of the small side: looking up one row takes as long as reading
+/// several in order.
 const TABLE_SHARE: usize = 8;
-/// Rows that conditions on an index leave, where nothing else is known.
+/// Rows that conditions on an index are assumed to leave, if nothing else is known.
 const ASKED_ROWS: usize = 500;
-/// Rows of an index for one of its values, where nothing else is known.
+/// Rows that an index is assumed to have for one value, if nothing else is known.
 const ROWS_PER_VALUE: usize = 10;
 
 /// The rule: see the module.
@@ -78,7 +77,7 @@ impl PhysicalOptimizerRule for LookupJoins {
     }
 }
 
-/// Rows that leave a plan at most, as far as that can be told without running it.
+/// The most rows that a plan can return, as far as that is known without running it.
 fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
         let stored = || usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
@@ -123,16 +122,16 @@ fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     below.into_iter().chain(plan.fetch()).min()
 }
 
-/// Where a value of a key comes from.
+/// The source of a value of a key.
 #[derive(Clone, Debug)]
 enum Source {
-    /// An expression over the small side; whether its integers are of a wider type than the column's.
+    /// An expression over the small side, with the type of the table's column; `true` if its integers are wider than that.
     Joined(Arc<dyn PhysicalExpr>, SqlType, bool),
-    /// A condition of the table's scan.
+    /// A constant, from a condition of the table's scan.
     Constant(Value),
 }
 
-/// How the table's rows are found.
+/// The access path to the table's rows.
 #[derive(Clone, Debug)]
 enum By {
     Key,
@@ -142,11 +141,11 @@ enum By {
 /// See the module.
 pub(crate) struct LookupJoinExec {
     join: Arc<HashJoinExec>,
-    /// The side of the join whose rows are looked up.
+    /// The side of the join whose rows are looked up in the table.
     small: Arc<dyn ExecutionPlan>,
-    /// Whether that is the left one.
+    /// Whether that is the left side.
     is_left: bool,
-    /// The other side, with the scan at its bottom.
+    /// The other side, with the scan beneath its other nodes.
     table: Arc<dyn ExecutionPlan>,
     by: By,
     sources: Vec<Source>,
@@ -155,7 +154,7 @@ pub(crate) struct LookupJoinExec {
 }
 
 impl LookupJoinExec {
-    /// In the place of a hash join; `None` where that is as good.
+    /// The lookup join for a hash join; `None` if the hash join is as good.
     fn of(join: &HashJoinExec) -> Result<Option<Self>> {
         if join.null_equality() != NullEquality::NullEqualsNothing || join.null_aware {
             return Ok(None);
@@ -215,7 +214,7 @@ impl LookupJoinExec {
         }
     }
 
-    /// The join of the small side with the table, whose rows are found in this way.
+    /// The join of the small side with the table, whose rows are found by this access path.
     fn join_of(&self, small: Arc<dyn ExecutionPlan>, access: Option<&Access>) -> Result<Arc<dyn ExecutionPlan>> {
         let table = match access {
             Some(access) => with_access(&self.table, access, Some(1))?,
@@ -235,18 +234,18 @@ impl LookupJoinExec {
     }
 }
 
-/// A hash join that is looked at.
+/// A hash join that is examined.
 struct Joined<'a> {
     join: &'a HashJoinExec,
     is_left: bool,
     scan: &'a GridScanExec,
-    /// The columns of the table that the outputs of its side are.
+    /// For each output of the table's side, the column of the table that it is.
     columns: &'a [Option<usize>],
     table: &'a Arc<dyn ExecutionPlan>,
 }
 
 impl Joined<'_> {
-    /// How the rows of the table are found by those of the small side, if they can be.
+    /// How the rows of the table can be found by those of the small side, if they can.
     fn sources(&self, small: &Arc<dyn ExecutionPlan>) -> Result<Option<(By, Vec<Source>)>> {
         let region: &Arc<Region> = self.scan.region();
         let (schema, arrow) = (region.schema(), region.arrow_schema());
@@ -296,7 +295,7 @@ impl Joined<'_> {
         Ok(None)
     }
 
-    /// The column of the table that an expression over its side is, and the wider integers that it is made.
+    /// The column of the table that an expression over its side is, and the wider integer type that it is cast to.
     fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             if let Some(ordinal) = self.columns.get(column.index()).copied().flatten() {
@@ -312,7 +311,7 @@ impl Joined<'_> {
     }
 }
 
-/// A cast of a column to wider integers.
+/// A cast of a column to a wider integer type.
 fn widened(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[Option<usize>],
@@ -478,7 +477,7 @@ impl Run {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.join.schema(), counted)))
     }
 
-    /// The rows of the table that the rows of the small side may have for partners.
+    /// The access path to the rows of the table that may match rows of the small side.
     fn access(&self, batches: &[RecordBatch]) -> Result<Access> {
         let mut keys: Vec<Box<[Value]>> = Vec::new();
         for batch in batches {
@@ -515,7 +514,7 @@ impl Run {
     }
 }
 
-/// An integer as a column's type has it; `None` for NULL and for what it has not.
+/// An integer in a column's type; `None` for NULL and for a number out of its range.
 fn narrowed(array: &ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
     let wide = match array.data_type() {
         DataType::Int64 => ashlar_base::ScalarType::Int8,
@@ -534,10 +533,10 @@ fn narrowed(array: &ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
     }
 }
 
-/// Batches that were read, and a stream that goes on behind them.
+/// Batches that have been read, the rest of their stream, and the charge for them.
 type Remembered = (Vec<RecordBatch>, Option<SendableRecordBatchStream>, MemoryReservation);
 
-/// The small side, read once already.
+/// The small side, after it has been read.
 struct Read {
     schema: SchemaRef,
     batches: Mutex<Option<Remembered>>,

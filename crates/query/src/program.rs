@@ -36,38 +36,38 @@ use crate::steps::{Computed, EXPRESSION_BYTES, Step, Steps, batch, passed};
 pub(crate) struct Program {
     /// The table.
     pub(crate) region: Arc<Region>,
-    /// The version of the table's shape that ordinals mean.
+    /// The version of the table's shape that ordinals refer to.
     pub(crate) version: u32,
     /// Ordinals of the columns that it reads.
     pub(crate) columns: Vec<usize>,
-    /// What rows have to fulfil, as the plan says it.
+    /// The conditions of the plan.
     pub(crate) conditions: Vec<Expr>,
-    /// The same for who looks for rows: what is computed without a column is a placeholder for one of the operands.
+    /// The same for finding rows by indexes: an operand that is computed without a column is a placeholder.
     asked: Vec<Expr>,
     operands: Vec<Arc<dyn PhysicalExpr>>,
     /// The conditions as one expression over the columns.
     condition: Option<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
-    /// How many of the columns the steps read; the others are the conditions' own, behind them.
+    /// How many of the columns the steps read; the columns after them are read by the conditions only.
     outputs: usize,
     steps: Steps,
 }
 
-/// An order that rows are wanted in, of columns of the table.
+/// An order of the rows, by columns of the table, of which the first ones are wanted.
 pub(crate) struct Order {
     /// Ordinal, descending, NULLs first.
     pub(crate) columns: Vec<(usize, bool, bool)>,
-    /// Rows that are wanted.
+    /// The number of rows that are wanted.
     pub(crate) count: usize,
 }
 
-/// What the id of an operand begins with: nothing that a parameter's does.
+/// The beginning of an operand's id; no parameter's id begins like this.
 const OPERAND: &str = "operand ";
 
-/// Programs are made of nothing deeper.
+/// The largest number of steps of a program.
 const STEPS_MAX: usize = 16;
 
-/// The nodes that steps can be made of, the uppermost first, and what is below them; `None` where there are too many.
+/// The nodes that steps can be made of, the uppermost first, and the node below them; `None` if there are too many.
 fn above(plan: &LogicalPlan) -> Option<(Vec<&LogicalPlan>, &LogicalPlan)> {
     let mut nodes = Vec::new();
     let mut node = plan;
@@ -88,8 +88,8 @@ fn above(plan: &LogicalPlan) -> Option<(Vec<&LogicalPlan>, &LogicalPlan)> {
     None
 }
 
-/// The steps of an optimised plan that reads no table, over one row without columns; `None` where there is a table, or
-/// what no step does.
+/// The steps of an optimised plan that reads no table, over one row without columns; `None` if it reads one, or contains a node that no
+/// step can do.
 pub(crate) fn without_table(state: &SessionState, plan: &LogicalPlan, types: &[SqlType]) -> Option<Steps> {
     let (nodes, source) = above(plan)?;
     let LogicalPlan::EmptyRelation(source) = source else { return None };
@@ -103,8 +103,8 @@ pub(crate) fn without_table(state: &SessionState, plan: &LogicalPlan, types: &[S
 }
 
 impl Program {
-    /// Of an optimised plan with parameters of these types, of whose outputs `wanted` are wanted, or all; `None` where
-    /// it is about more than one table, or does what no step does.
+    /// The program of an optimised plan with parameters of these types, which computes the outputs in `wanted`, or all. `None` if the
+    /// plan reads more than one table, or contains a node that no step can do.
     pub(crate) fn of(
         state: &SessionState,
         plan: &LogicalPlan,
@@ -117,7 +117,7 @@ impl Program {
         Maker { state, types, parameters: Vec::new() }.program(scan, &nodes, wanted).ok().flatten()
     }
 
-    /// The same for rows that fulfil the conditions.
+    /// The same program, for rows that are known to satisfy the conditions.
     pub(crate) fn without_conditions(mut self) -> Self {
         self.columns.truncate(self.outputs);
         self.schema =
@@ -142,7 +142,7 @@ impl Program {
         })
     }
 
-    /// The rows that it wants of those that fulfil its conditions, where it begins with that.
+    /// The order and number of the rows that it takes from those that satisfy its conditions, if it begins with a sort and a limit.
     pub(crate) fn order(&self) -> Option<Order> {
         let mut exprs: Option<Vec<Arc<dyn PhysicalExpr>>> = None;
         for (number, step) in self.steps.all().iter().enumerate() {
@@ -171,10 +171,10 @@ impl Program {
         None
     }
 
-    /// The conditions with the parameters in their places. Within [`Self::with_values`].
+    /// The conditions with the parameters filled in. Called within [`Self::with_values`].
     ///
     /// # Errors
-    /// What evaluating finds.
+    /// Errors of evaluating expressions.
     pub(crate) fn conditions_with(&self, types: &[SqlType], values: &[Value]) -> Result<Vec<Expr>> {
         let literal = |id: &str| -> PlanResult<Option<ScalarValue>> {
             if let Some(operand) =
@@ -201,60 +201,60 @@ impl Program {
         self.asked.iter().map(with_values).collect()
     }
 
-    /// Calls `run` with the parameters' values where expressions find them.
+    /// Calls `run` while the values of the parameters can be read by expressions.
     ///
     /// # Errors
-    /// 42P02 where one is missing.
+    /// 42P02 if one is missing.
     pub(crate) fn with_values<T>(&self, values: &[Value], run: impl FnOnce() -> Result<T>) -> Result<T> {
         self.steps.with_values(values, run)
     }
 
-    /// A batch of one row; `read` gives its values by the ordinals of its columns.
+    /// A batch of one row; `read` returns its values by the ordinals of their columns.
     ///
     /// # Errors
-    /// XX000 where a value is not of its column's type.
+    /// XX000 if a value does not have its column's type.
     pub(crate) fn batch_of<'r>(&self, read: impl Fn(usize) -> Datum<'r>, types: &[SqlType]) -> Result<RecordBatch> {
         let arrays = self.columns.iter().map(|ordinal| build_array(types[*ordinal], std::iter::once(read(*ordinal))));
         batch(&self.schema, arrays.collect::<Result<_>>()?, 1).map_err(from_datafusion)
     }
 
-    /// Columns of the table as a batch of this program.
+    /// Columns of the table as a batch for this program.
     ///
     /// # Errors
-    /// XX000 where they are of other types.
+    /// XX000 if they have other types.
     pub(crate) fn rows(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         batch(&self.schema, rows.columns().to_vec(), rows.num_rows()).map_err(from_datafusion)
     }
 
-    /// No rows.
+    /// An empty batch.
     pub(crate) fn no_rows(&self) -> RecordBatch {
         RecordBatch::new_empty(Arc::clone(&self.schema))
     }
 
-    /// The schema of the batches that it is given.
+    /// The schema of its input batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The rows that fulfil the conditions. Within [`Self::with_values`].
+    /// The rows that satisfy the conditions. Called within [`Self::with_values`].
     ///
     /// # Errors
-    /// What evaluating finds.
+    /// Errors of evaluating expressions.
     pub(crate) fn wanted(&self, rows: RecordBatch) -> Result<RecordBatch> {
         let Some(condition) = &self.condition else { return Ok(rows) };
         passed(&rows, condition).map_err(from_datafusion)
     }
 
-    /// What comes out, of rows that fulfil the conditions. Within [`Self::with_values`].
+    /// The result over rows that satisfy the conditions. Called within [`Self::with_values`].
     ///
     /// # Errors
-    /// What evaluating finds.
+    /// Errors of evaluating expressions.
     pub(crate) fn run(&self, rows: RecordBatch) -> Result<RecordBatch> {
         self.steps.run(rows)
     }
 }
 
-/// Makes one program.
+/// The construction of one program.
 struct Maker<'a> {
     state: &'a SessionState,
     types: &'a [SqlType],
@@ -262,7 +262,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// `nodes` are those above the scan, the uppermost first.
+    /// Makes the program of `nodes`, the nodes above the scan, the uppermost first.
     fn program(
         &mut self,
         scan: &TableScan,
@@ -314,8 +314,8 @@ impl Maker<'_> {
         Ok(Some(Program { region, version, columns, conditions, condition, asked, operands, schema, outputs, steps }))
     }
 
-    /// The steps of nodes, the uppermost first, of whose outputs some are needed: the places of the inputs that are needed
-    /// for them.
+    /// The steps of nodes, the uppermost first, that compute the outputs in `needed`, which then has the positions of the inputs that
+    /// they need.
     fn steps(&mut self, nodes: &[&LogicalPlan], needed: &mut Vec<usize>) -> PlanResult<Option<Vec<Step>>> {
         let mut steps = Vec::new();
         for node in nodes {
@@ -326,7 +326,7 @@ impl Maker<'_> {
         Ok(Some(steps))
     }
 
-    /// The step of a node, of whose outputs some are needed: the places of the inputs that it needs for them.
+    /// The step of one node that computes the outputs in `needed`, which then has the positions of the inputs that it needs.
     fn step(&mut self, node: &LogicalPlan, needed: &mut Vec<usize>) -> PlanResult<Option<Step>> {
         let nullable = |field: &Field| field.clone().with_nullable(true);
         Ok(Some(match node {
@@ -406,7 +406,7 @@ impl Maker<'_> {
         }))
     }
 
-    /// A condition with a placeholder for each operand of a comparison that is computed without a column.
+    /// A condition in which each operand of a comparison that is computed without a column has become a placeholder.
     fn with_operands(&mut self, condition: Expr, operands: &mut Vec<Arc<dyn PhysicalExpr>>) -> PlanResult<Expr> {
         let rewritten = rewrite_parts(condition, |part| {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else { return Ok(Transformed::no(part)) };
@@ -437,7 +437,7 @@ impl Maker<'_> {
         self.state.create_physical_expr(expr, schema)
     }
 
-    /// The expression with something in the place of each parameter that can be evaluated.
+    /// The expression with the parameters that can be evaluated replaced.
     fn bound(&mut self, expr: Expr) -> PlanResult<Expr> {
         check(&expr)?;
         let bound = rewrite_parts(expr, |expr| match expr {
@@ -458,7 +458,7 @@ impl Maker<'_> {
     }
 }
 
-/// An error for what cannot be evaluated apart from a plan, or must be evaluated by one.
+/// An error if an expression cannot be evaluated outside of a plan, or must be evaluated by one.
 fn check(expr: &Expr) -> PlanResult<()> {
     let is_beyond = any_part(expr, |part| {
         Ok(part.is_volatile_node()
@@ -478,7 +478,7 @@ fn check(expr: &Expr) -> PlanResult<()> {
     if is_beyond { internal_err!("an expression that is not evaluated by itself") } else { Ok(()) }
 }
 
-/// Whether a part of an expression may take long, or make much of little: others wait for the thread that evaluates it.
+/// Whether a part of an expression may take long or produce a large value, while other clients of the thread wait.
 fn is_heavy(part: &Expr) -> bool {
     match part {
         Expr::ScalarFunction(function) => {
@@ -494,7 +494,7 @@ fn is_heavy(part: &Expr) -> bool {
     }
 }
 
-/// The places of the columns that expressions read, each once.
+/// The positions of the columns that expressions read, each once.
 fn columns_of(exprs: &[Arc<dyn PhysicalExpr>]) -> Vec<usize> {
     let mut columns: Vec<usize> = exprs.iter().flat_map(collect_columns).map(|column| column.index()).collect();
     columns.sort_unstable();

@@ -47,13 +47,13 @@ use crate::session::{SessionRegistry, Shared};
 use crate::shard_memory;
 use crate::shutdown::{self, Phase, Stop, Stopper};
 
-/// Accepted connections that wait for a door thread to take them up; more wait in the kernel's queue.
+/// Accepted connections that may wait for one door thread; more wait in the kernel's queue.
 const HANDOVER_MAX: usize = 64;
 
-/// Large commits that run beside one door thread at once; further ones wait, each in its connection.
+/// Large commits that may run beside one door thread at once; others wait, each in its connection.
 const COMMITS_MAX: usize = 4;
 
-/// What the configuration has in the place of a worker number that is leased.
+/// The value in the configuration that means: lease a worker number.
 const LEASED: u16 = 1024;
 
 static ACCEPT: Name = Name::new("acceptor");
@@ -61,7 +61,7 @@ static HAND_OVER: Name = Name::new("door threads' queues");
 static PG_CONNECTION: Name = Name::new("connection pg");
 static RESP_CONNECTION: Name = Name::new("connection resp");
 
-/// Where the doors listen: the configured addresses with the ports that were really taken.
+/// The addresses of the doors, with the ports that were actually taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The PostgreSQL door.
@@ -72,7 +72,7 @@ pub struct Addresses {
     pub http: SocketAddr,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     addresses: Addresses,
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ pub struct Server {
     doors: Vec<JoinHandle<()>>,
 }
 
-/// A connection on its way to its thread.
+/// An accepted connection on its way to its door thread.
 struct Arrival {
     door: Door,
     stream: std::net::TcpStream,
@@ -93,8 +93,7 @@ struct Arrival {
     entry: Entry,
 }
 
-/// Opens the doors, then starts the threads behind them. `loaded` false keeps `/readyz` at 503 until
-/// [`Server::set_loaded`].
+/// Opens the doors, then starts the threads behind them. With `loaded` false `/readyz` answers 503 until [`Server::set_loaded`].
 pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow::Result<Server> {
     let pg = listen("PostgreSQL", config.server.pg_address)?;
     let resp = listen("RESP", config.server.resp_address)?;
@@ -162,24 +161,24 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
 }
 
 impl Server {
-    /// Where the doors listen.
+    /// The addresses of the doors.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Tells `/readyz` that the data is there.
+    /// Makes `/readyz` answer that the data is loaded.
     pub fn set_loaded(&self) {
         self.loaded.store(true, Ordering::Release);
     }
 
-    /// The way to hurry a stop that is under way.
+    /// A handle that can hurry a stop that is under way.
     pub fn stopper(&self) -> Arc<Stopper> {
         Arc::clone(&self.stopper)
     }
 
-    /// Stops: no new connections, idle sessions leave, running statements get the grace time, then all threads end.
+    /// Stops: no new connections, idle sessions are closed, running statements get the grace time, then all threads end.
     ///
-    /// Must not be called from within an async runtime: it blocks, and it drops the runtimes of the engine.
+    /// Must not be called in an async runtime: it blocks, and it drops the engine's runtimes.
     pub fn stop(self) -> anyhow::Result<()> {
         tracing::info!(grace_ms = self.grace.as_millis() as u64, "stopping");
         self.stopper.advance(Phase::Draining);
@@ -212,7 +211,7 @@ impl Server {
     }
 }
 
-/// The tables and the engine over them, empty; and the thread that gives memory of dead rows back.
+/// An empty store and the engine over it, and the compactor's thread.
 fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
     let store = Store::new(StoreConfig {
         partition_count: config.store.partition_count,
@@ -269,7 +268,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
     Ok((Arc::new(shared), compactor))
 }
 
-/// Makes what a file declares of servers and sharded tables.
+/// Creates the servers and sharded tables that a file declares.
 fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()> {
     if path.is_empty() {
         return Ok(());
@@ -283,7 +282,7 @@ fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()
     })
 }
 
-/// What the pools of connections to shards may have together.
+/// The bounds of the pools of connections to shards.
 fn pool_config(config: &Config) -> PoolConfig {
     let shard = &config.shard;
     let connections_max = shard.connections_per_server_max as usize;
@@ -327,7 +326,7 @@ fn spawn(name: String, work: impl FnOnce(Runtime) + Send + 'static) -> anyhow::R
     thread::Builder::new().name(name).spawn(move || work(runtime)).context("cannot start a thread")
 }
 
-/// Deals connections out to the door threads.
+/// Distributes connections to the door threads.
 struct Arrivals {
     queues: Vec<mpsc::Sender<Arrival>>,
     next: usize,
@@ -340,8 +339,8 @@ impl Arrivals {
         self.next_id - 1
     }
 
-    /// Hands a connection to the next door thread that has room in its queue; where none has, waits for the one whose
-    /// turn it is. A thread that is busy holds up no connection that another one could serve.
+    /// Hands a connection to the next door thread with room in its queue; if there is none, waits for the thread whose turn it is. So a
+    /// busy thread delays no connection that another thread could serve.
     async fn deal(&mut self, mut arrival: Arrival) {
         let count = self.queues.len();
         self.next = (self.next + 1) % count;
@@ -361,8 +360,7 @@ impl Arrivals {
     }
 }
 
-/// Accepts on both doors until the server drains. Dropping the queues then tells the door threads that nobody else
-/// will come.
+/// Accepts on both doors until the server drains. Dropping the queues then tells the door threads that no more connections come.
 async fn accept_all(doors: [(Door, StdListener, Context); 2], mut arrivals: Arrivals, mut stop: Stop) {
     let [(first, first_listener, first_context), (second, second_listener, second_context)] = doors;
     let (first_listener, second_listener) = match (net::adopt(first_listener), net::adopt(second_listener)) {
@@ -411,7 +409,7 @@ async fn accept(listener: &TcpListener) -> std::net::TcpStream {
     }
 }
 
-/// One door thread: takes up connections, and ends when nobody comes any more and everybody has left.
+/// One door thread: serves connections, and ends when no more come and all have been closed.
 fn serve_thread(runtime: &Runtime, shared: &Shared, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
     let connections = LocalSet::new();
     connections.block_on(runtime, async {

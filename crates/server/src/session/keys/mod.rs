@@ -64,26 +64,26 @@ pub struct KeyService {
     /// The region of the table `kv`.
     kv: Arc<Region>,
     clients: Clients,
-    /// Who listens to what PUBLISH says.
+    /// The subscribers of PUBLISH.
     channels: Arc<Channels>,
     started: Instant,
-    /// Connections since the start, or since CONFIG RESETSTAT, as what follows.
+    /// Connections since the start or since CONFIG RESETSTAT; so are the counts below.
     connections: AtomicU64,
     /// Commands, refused ones included.
     commands: AtomicU64,
     /// Commands answered with an error.
     errors: AtomicU64,
-    /// Reads by key that found something, and those that found nothing.
+    /// Reads by key that found a row, and those that found none.
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Rows that had ended by then.
+    /// Counts of expired and evicted rows at that time.
     ended_before: Mutex<Ended>,
-    /// What replies may take that clients have not read.
+    /// The bound of the memory of replies that clients have not read.
     reply_bound: Arc<ReplyBound>,
 }
 
 impl KeyService {
-    /// One for the process. The table `kv` must exist.
+    /// The one service of the process. The table `kv` must exist.
     pub fn new(shared: Arc<Shared>) -> Result<Arc<Self>, Error> {
         let kv = shared.engine.catalog().grid_table("kv");
         let kv = kv.ok_or_else(|| Error::internal("the table \"kv\" does not exist"))?;
@@ -109,35 +109,35 @@ impl KeyService {
         &self.clients
     }
 
-    /// Bytes of the longest string value.
+    /// The longest string value, in bytes.
     fn value_bytes_max(&self) -> usize {
         self.shared.config.server.resp_bulk_bytes_max as usize
     }
 }
 
-/// What became of a command.
+/// What a command asks the door to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The door sends what was written and closes the connection.
+    /// The door sends what was written and then closes the connection.
     pub close: bool,
-    /// The command was answered with an error.
+    /// The code of the error, if the command was answered with one.
     pub error: Option<ErrorCode>,
-    /// The command was not answered: it runs once more when [`KeySession::wait`] has waited.
+    /// The command was not answered: it runs again when [`KeySession::wait`] has waited.
     pub waits: bool,
 }
 
-/// Whether replies are written, as CLIENT REPLY chose.
+/// Whether replies are written, as CLIENT REPLY says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replies {
     On,
     Off,
-    /// Not this one (it is CLIENT REPLY SKIP) and not the next.
+    /// Neither this reply, of CLIENT REPLY SKIP, nor the next.
     SkipTwo,
-    /// Not this one.
+    /// Not this reply.
     SkipOne,
 }
 
-/// One connection's state.
+/// The state of one connection.
 pub struct KeySession {
     service: Arc<KeyService>,
     client: Registration,
@@ -145,19 +145,19 @@ pub struct KeySession {
     replies: Replies,
     closing: bool,
     tables: TableCache,
-    /// Commands that wait for EXEC, between MULTI and that.
+    /// The commands between MULTI and EXEC.
     queue: Option<Box<Queue>>,
-    /// What WATCH named.
+    /// The keys of WATCH.
     watches: Option<Box<Watches>>,
-    /// What EXEC is running, and what the command waits for.
+    /// The transaction that EXEC runs, and what the command waits for.
     running: Running,
-    /// What it listens to.
+    /// The channels that it subscribes to.
     subscriptions: Option<Box<Subscriptions>>,
-    /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
+    /// A buffer for texts and values, kept between commands up to [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
-    /// What its replies take that have not been sent, where that is much.
+    /// The charge for its replies that have not been sent, if they are large.
     reply_memory: ReplyMemory,
-    /// Counted here and added to the service once per batch, so that cores do not fight for a counter.
+    /// Counted here and added to the service once per batch, so that cores do not contend for a counter.
     commands: u64,
     errors: u64,
     last: LastCommand,
@@ -165,7 +165,7 @@ pub struct KeySession {
 
 const SCRATCH_BYTES_KEPT: usize = 64 * 1024;
 
-/// Bytes of one reply that is made of many values: what is asked for again and again must not fill the memory.
+/// Bytes of one reply that consists of many values: a client that asks for the same key many times must not fill the memory.
 const REPLY_BYTES_MAX: usize = 256 << 20;
 
 /// Refuses a reply that has grown too long.
@@ -206,7 +206,7 @@ impl KeySession {
         }
     }
 
-    /// What other connections know about this one.
+    /// What other connections see of this one.
     pub fn client(&self) -> &Arc<Client> {
         self.client.client()
     }
@@ -244,7 +244,7 @@ impl KeySession {
         self.answer(start, outcome, out)
     }
 
-    /// What became of a command whose reply begins at `start`.
+    /// The outcome of a command whose reply begins at `start`.
     #[inline]
     fn answer(&mut self, start: usize, outcome: Outcome, out: &mut Vec<u8>) -> Answered {
         let mut code = None;
@@ -277,8 +277,8 @@ impl KeySession {
         Answered { close: self.closing, error: code, waits: false }
     }
 
-    /// Lets the replies take so many bytes until they are sent. A command that only reads is refused where those that other
-    /// clients do not read leave no room.
+    /// Charges the replies until they are sent. A command that only reads is refused if replies that other clients do not read leave no
+    /// room.
     #[inline]
     fn keep_reply(&mut self, command: &table::KnownCommand, bytes: usize) -> Outcome {
         if self.reply_memory.covers(bytes) {
@@ -292,20 +292,20 @@ impl KeySession {
         Ok(())
     }
 
-    /// Every reply was sent.
+    /// Called when every reply has been sent.
     #[inline]
     pub fn replies_sent(&mut self) {
         self.reply_memory.give_back();
     }
 
-    /// Bytes that commands have gone through since this was last asked, and what else they have done in the time that so many take; what
-    /// they were sent and have answered comes on top.
+    /// Bytes that commands have worked through since the last call, including other work, converted by the time that it takes. The bytes
+    /// that they were sent and have answered are not included.
     #[inline]
     pub fn take_work(&mut self) -> u64 {
         self.running.take_work()
     }
 
-    /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.
+    /// Prefetches what the commands in the buffer will probably read, and returns the number of these commands.
     pub fn look_ahead(&self, unread: &[u8]) -> usize {
         let mut count = 0;
         let keys = FirstArguments::new(unread).take(LOOKAHEAD_MAX).inspect(|_| count += 1);
@@ -313,7 +313,7 @@ impl KeySession {
         count
     }
 
-    /// The commands of one read are done: publishes the counters and gives back what a big command left behind.
+    /// Ends the commands of one read: publishes the counters, and releases the memory that a large command needed.
     pub fn end_batch(&mut self) {
         let (commands, errors) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.errors));
         if commands > 0 {
@@ -335,7 +335,7 @@ impl KeySession {
         }
     }
 
-    /// The command that a line names, its number of arguments checked.
+    /// The command that a line names, after a check of its number of arguments.
     #[inline]
     fn find(&mut self, args: &Args<'_>) -> Result<&'static table::KnownCommand, KeyError> {
         let Some(command) = table::find(args.at(0)) else {
@@ -373,7 +373,7 @@ fn find_subcommand(
     }
 }
 
-/// Redis's answer, which repeats the first arguments, at most 128 bytes of each and of all.
+/// Redis's answer, which repeats the first arguments: at most 128 bytes of each and of all of them.
 fn unknown_command(args: &Args<'_>) -> KeyError {
     let mut line = b"ERR unknown command '".to_vec();
     line.extend_from_slice(printed(args.at(0), 128));
@@ -391,7 +391,7 @@ fn unknown_command(args: &Args<'_>) -> KeyError {
     KeyError::line(line)
 }
 
-/// As C's `%.*s`: up to the first NUL, at most `limit` bytes.
+/// As C's `%.*s` prints it: up to the first NUL, at most `limit` bytes.
 fn printed(text: &[u8], limit: usize) -> &[u8] {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     &text[..text.len().min(limit)]
