@@ -24,7 +24,7 @@ use crate::region::{Common, Guard, Region, changed};
 use crate::rows::Spares;
 use crate::writeset::{Load, Staged, WriteSet, own};
 
-/// What is kept of a row's life at most.
+/// The most bytes that a segment keeps about the lifetime of one row.
 const LIFE_BYTES_MAX: usize = 13;
 
 mod advance;
@@ -42,37 +42,37 @@ struct Locked<'a> {
     /// Rows by partition, see `Staged::by_partition`.
     rows: Vec<u32>,
     starts: Vec<u32>,
-    /// In the order of the partitions.
+    /// The locked partitions, in ascending order.
     guards: Vec<Held<'a>>,
     /// Rows that arrived in bulk. They stay here until nothing can fail any more.
     loads: &'a mut [Load],
-    /// Their keys were new then.
+    /// The timestamp at which their keys were known to be new.
     loaded_at: Timestamp,
-    /// They have taken their values of unique indexes.
+    /// Set if they have claimed their values of unique indexes.
     advance: Option<Advance<'a>>,
     charge: Charge,
 }
 
-/// A partition that is locked.
+/// A locked partition.
 struct Held<'a> {
     partition: PartitionId,
     guard: Guard<'a>,
-    /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
+    /// The results of indexes' expressions for the rows, in the order in which they are applied; empty if no index has any.
     prepared: VecDeque<Prepared>,
-    /// Room for the rows, where it was made before.
+    /// Room for the rows, if it was made before the lock was taken.
     spares: Option<Spares>,
 }
 
-/// What was done for a region before any lock was held.
+/// The work done for a region before any lock was held.
 type Before<'a> = (Ahead, Option<Advance<'a>>);
 
 /// Why nothing was committed.
 enum Failed {
-    /// Somebody else has locked a row.
+    /// Another owner has locked a row.
     Stopped(LockRequest),
-    /// A row of a region was to have values that another one has.
+    /// A row of a region was to have unique values that another row has.
     Clash(Arc<Region>, Box<Clash>),
-    /// The table has other indexes than a moment ago.
+    /// The indexes of the table have changed meanwhile.
     Again,
     Error(Error),
 }
@@ -90,7 +90,7 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
     finished.into_iter().collect::<Result<()>>().map(|()| timestamp)
 }
 
-/// Commits, and gives back what is left to be done: nobody can see that it is not done yet.
+/// Commits, and returns the work that is left. No reader can tell that it has not been done yet.
 fn commit_leaving(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Vec<Left>)> {
     loop {
         match attempt(common, writes) {
@@ -109,7 +109,7 @@ fn commit_leaving(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timest
     }
 }
 
-/// Commits, or leaves everything as it was, what arrived in bulk included.
+/// Commits; or fails and leaves everything as it was, including rows that arrived in bulk.
 fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Vec<Left>), Failed> {
     let (is_blind, owner, ignored) = (writes.is_blind(), writes.owner(), writes.ignored_indexes());
     let (staged, first_read) = writes.parts();
@@ -136,7 +136,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     }
 }
 
-/// Does what can be done before any lock is held, by region.
+/// Does the work that needs no lock, for each region.
 fn prepare<'a>(staged: &'a [Arc<Staged>], loads: &[Vec<Load>], ignored: &[TableId]) -> Result<Vec<Before<'a>>, Failed> {
     let one = |(staged, loads): (&'a Arc<Staged>, &Vec<Load>)| {
         let ahead = Ahead::new(staged, loads)?;
@@ -146,7 +146,7 @@ fn prepare<'a>(staged: &'a [Arc<Staged>], loads: &[Vec<Load>], ignored: &[TableI
     staged.iter().zip(loads).map(one).collect()
 }
 
-/// Locks what is written, and does all that can fail.
+/// Locks the partitions that are written, and does everything that can fail.
 fn commit_all<'a>(
     common: &Common,
     staged: &'a [Arc<Staged>],
@@ -181,7 +181,7 @@ fn commit_all<'a>(
 }
 
 impl<'a> Locked<'a> {
-    /// Locks what the writes touch.
+    /// Locks the partitions that the writes touch.
     fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], (ahead, advance): Before<'a>) -> Self {
         let Ahead { rows, starts, mut spares, charge } = ahead;
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
@@ -210,7 +210,7 @@ impl<'a> Locked<'a> {
         self.starts[partition] as usize..self.starts[partition + 1] as usize
     }
 
-    /// The table is what it was when the rows were written.
+    /// Checks that the table is what it was when the rows were written.
     fn check_region(&self) -> Result<()> {
         let region = self.staged.region();
         if region.is_dropped() || region.version() != self.staged.base_version() {
@@ -224,7 +224,7 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// What has to be waited for, where somebody else has locked what is to be written.
+    /// The lock to wait for, if another owner has locked a row that is to be written.
     fn lock_of_others(&self, owner: u64) -> Option<LockRequest> {
         let region = self.staged.region();
         let attention = region.attention();
@@ -250,7 +250,7 @@ impl<'a> Locked<'a> {
         })
     }
 
-    /// Nobody else has changed a key that was only read, or has touched one that is watched.
+    /// Checks that no other transaction has changed a key that was only read, or written one that is watched.
     fn validate_expected(&self) -> Result<()> {
         for watched in self.staged.watched() {
             if watched.is_touched() || watched.has_ended(self.stored(watched.place.partition)?) {
@@ -272,7 +272,7 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// A partition that was locked; `None` where nothing was ever written to it.
+    /// A partition that was locked; `None` if nothing was ever written to it.
     fn stored(&self, partition: PartitionId) -> Result<Option<&Partition>> {
         match self.guards.binary_search_by_key(&partition, |held| held.partition) {
             Ok(guard) => Ok(self.guards[guard].guard.as_deref()),
@@ -280,7 +280,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Nobody else has changed a key since it was read in order to write it.
+    /// Checks that no other transaction has changed a key since it was read in order to be written.
     fn validate(&self) -> Result<()> {
         if self.staged.truncates() {
             return Ok(());
@@ -324,7 +324,7 @@ impl<'a> Locked<'a> {
         self.staged.conflict()
     }
 
-    /// Where values are unique, rows of the keys whose time has come end for good: what they have is free.
+    /// Removes expired rows of the keys that are written, if there are unique indexes, so that their values are free.
     fn bury(&mut self, common: &Common) {
         let mut key = Vec::new();
         for index in 0..self.guards.len() {
@@ -349,7 +349,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Room for every row.
+    /// Makes room for every row.
     fn reserve(&mut self) -> Result<()> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
@@ -389,7 +389,7 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// Gives back segments that were made for rows that will not come, and the shape that they would have.
+    /// Releases segments that were made for rows that will not come, and restores the shape.
     fn unreserve(&mut self) {
         let shape = self.staged.region().shape();
         for stored in self.guards.iter_mut().filter_map(|held| held.guard.as_mut()) {
@@ -398,7 +398,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The region has the shape that its partitions got with their room.
+    /// Gives the region the shape that its partitions got when room was made.
     fn set_shape(&self, at: Timestamp) {
         if self.staged.altered_at().is_some() {
             self.staged.region().set_shape(self.staged.shape());
@@ -409,7 +409,7 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// Hashes of those of a load's rows, and of some others perhaps, that somebody has locked or watches: mostly there are few.
+/// Hashes of the rows of a load that are locked or watched, and perhaps some others: usually a few.
 fn attended(attention: &Attention, loaded: &Partition) -> Vec<u64> {
     // All of the server's are looked through.
     if u64::from(attention.locks().entries()) > loaded.live() {

@@ -32,10 +32,10 @@ use moving::{Moving, present};
 pub(crate) use moving::Replaced;
 pub(crate) use walking::Spot;
 
-/// Slots of a partition at most: a row id has 16 bits for them.
+/// The most slots that a partition can have: a row id has 16 bits for the slot.
 const SLOTS_MAX: usize = 1 << 16;
 
-/// Segments with room for rows that will come, in their order.
+/// Empty segments with room for rows that will come, in their order.
 pub(crate) type Spares = VecDeque<Box<Segment>>;
 
 /// See the module.
@@ -43,11 +43,11 @@ pub(crate) struct Rows {
     segments: Vec<Option<Box<Segment>>>,
     order: Vec<u16>,
     free: Vec<u16>,
-    /// Made ready by `reserve_rows`, to become active one after the other.
+    /// Segments that `reserve_rows` has made, to become active one after the other.
     spare: Spares,
     next_sequence: u64,
     index: KeyIndex,
-    /// A segment that is about to take the place of others.
+    /// The segment that is being moved into the place of others.
     moving: Option<Box<Moving>>,
     live: u64,
     hasher: RandomState,
@@ -112,7 +112,7 @@ impl Rows {
         self.in_order().map(|(_, segment)| u64::from(segment.len())).sum()
     }
 
-    /// Slots that were ever in use.
+    /// The number of slots that were ever in use.
     pub(crate) fn slot_count(&self) -> usize {
         self.segments.len()
     }
@@ -130,7 +130,7 @@ impl Rows {
         self.order.iter().map(|&slot| (slot, self.segment(slot)))
     }
 
-    /// The segment in a slot that is in use.
+    /// The segment in a slot; the slot must be in use.
     #[inline]
     pub(crate) fn segment(&self, slot: u16) -> &Segment {
         segment_in(&self.segments, slot)
@@ -140,8 +140,8 @@ impl Rows {
         self.segments[usize::from(slot)].as_mut().expect("row ids name segments that exist")
     }
 
-    /// Where the next row goes: after so many rows of the segment with this sequence, which may not be there yet.
-    /// Never before an earlier end, whatever became of the segments.
+    /// Where the next row goes: the sequence of a segment, which may not exist yet, and the number of rows before it. Never goes back,
+    /// even if segments are removed.
     pub(crate) fn end(&self) -> (u64, u32) {
         match self.in_order().next_back() {
             Some((_, segment)) if !segment.is_sealed() => (segment.sequence, segment.len()),
@@ -190,13 +190,13 @@ impl Rows {
         self.index.find(hash, |row| self.hash_of(present(moving, row)) == hash).is_some()
     }
 
-    /// Brings near what a search for a hash looks at first.
+    /// Prefetches the memory that a search for a hash reads first.
     #[inline]
     pub(crate) fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// The row that a search for a hash would look at first, and its segment.
+    /// The row that a search for a hash would visit first, and its segment.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> Option<(&Segment, u32)> {
         let (slot, offset) = split(present(self.moving.as_deref(), self.index.guess(hash)?));
@@ -230,7 +230,7 @@ impl Rows {
         self.active_for(1, layout, needs)
     }
 
-    /// The same for so many rows more.
+    /// The same for this many rows.
     fn active_for(&self, rows: u32, layout: &Arc<Layout>, needs: impl Iterator<Item = Need>) -> Option<u16> {
         let &slot = self.order.last()?;
         let segment = self.segment(slot);
@@ -254,7 +254,7 @@ impl Rows {
         Ok(slot)
     }
 
-    /// Segments that can be added.
+    /// The number of segments that can be added.
     fn free_slots(&self) -> usize {
         SLOTS_MAX - self.segments.len() + self.free.len()
     }
@@ -268,21 +268,21 @@ impl Rows {
         }
     }
 
-    /// The active segment takes no more rows; the next row opens another.
+    /// Seals the active segment: the next row opens another.
     pub(crate) fn seal(&mut self) {
         if let Some(&slot) = self.order.last() {
             self.segment_mut(slot).seal();
         }
     }
 
-    /// Gives spare room of the active segment back.
+    /// Releases spare room of the active segment.
     pub(crate) fn trim(&mut self) {
         if let Some(&slot) = self.order.last() {
             self.segment_mut(slot).trim();
         }
     }
 
-    /// Makes room for one row, its index entry included. Over the memory bound it says 53200, and no row changed.
+    /// Makes room for one row, including its index entry. 53200 over the memory bound, and no row has changed then.
     pub(crate) fn reserve(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<()> {
         let slot = self.open(layout, needs.clone())?;
         let segment_rows = self.segment_rows;
@@ -290,7 +290,7 @@ impl Rows {
         self.reserve_index(1)
     }
 
-    /// The segment that takes one more row: the active one, or the next, which is active then.
+    /// The slot of the segment that takes one more row: the active one or, if that is full, the next, which becomes active.
     fn open(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<u16> {
         match self.active(layout, needs.clone()) {
             // A commit's room is where `reserve_rows` made it; rows that were overwritten left some of it unused.
@@ -308,8 +308,8 @@ impl Rows {
         }
     }
 
-    /// The spare that room for a row was made in: before it are those of rows that were overwritten or that went to
-    /// what those left.
+    /// The spare segment with room for a row of this layout and size. Spares before it were made for rows that were overwritten in place
+    /// or fitted elsewhere.
     fn take_spare(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Option<Box<Segment>> {
         while let Some(spare) = self.spare.pop_front() {
             if Arc::ptr_eq(&spare.layout, layout) && spare.has_room(needs.clone()) {
@@ -336,7 +336,7 @@ impl Rows {
         self.reserve_index(count)
     }
 
-    /// Makes segments for many rows, which take no part of the room that there is.
+    /// Makes segments for many rows, without using existing room.
     pub(crate) fn make_spares<N: Iterator<Item = Need> + Clone>(
         &mut self,
         layout: &Arc<Layout>,
@@ -346,7 +346,7 @@ impl Rows {
         Ok(std::mem::take(&mut self.spare))
     }
 
-    /// Takes the segments that others have made for so many rows, and makes room in the index.
+    /// Takes over segments that were made elsewhere for this many rows, and makes room in the index.
     pub(crate) fn reserve_made(&mut self, spares: Spares, rows: usize) -> Result<()> {
         if spares.len() > self.free_slots() {
             return Err(too_many_rows());
@@ -356,7 +356,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Makes room for rows in segments: how many there are.
+    /// Makes room for rows in segments, and returns how many rows there are.
     fn reserve_segments<N: Iterator<Item = Need> + Clone>(
         &mut self,
         layout: &Arc<Layout>,
@@ -405,7 +405,7 @@ impl Rows {
         Ok(count)
     }
 
-    /// Gives back segments that `reserve_rows` made for rows that did not come.
+    /// Releases segments that `reserve_rows` made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.spare = Spares::new();
     }
@@ -422,7 +422,7 @@ impl Rows {
         }
     }
 
-    /// Appends a row into room that was reserved; not yet in the index.
+    /// Appends a row into reserved room. It is not in the index yet.
     pub(crate) fn push<'d, D: Borrow<Datum<'d>>>(&mut self, row: impl Iterator<Item = D>) -> u32 {
         let &slot = self.order.last().expect("room is reserved before a row is appended");
         let offset = self.segment_mut(slot).push(row);
@@ -456,8 +456,7 @@ impl Rows {
         join(slot, to.push(values))
     }
 
-    /// Puts values in the place of a row's: see `Segment::overwrite`. False, and nothing is changed, where that
-    /// cannot be.
+    /// Overwrites the values of a row: see `Segment::overwrite`. Returns false, and has changed nothing, if that is not possible.
     pub(crate) fn overwrite<'v, 'd: 'v>(
         &mut self,
         row: u32,
@@ -472,7 +471,7 @@ impl Rows {
         self.index.insert(hash, row);
     }
 
-    /// Lets the index name another row of the same key.
+    /// Replaces a row in the index by another one of the same key.
     pub(crate) fn reindex(&mut self, hash: u64, old: u32, new: u32) {
         let moving = self.moving.as_deref();
         let found = self.index.replace(hash, new, |row| present(moving, row) == old);
@@ -493,14 +492,14 @@ impl Rows {
         self.live -= 1;
     }
 
-    /// Takes the end of a row back.
+    /// Undoes the end of a row.
     pub(crate) fn revive(&mut self, row: u32) {
         let (slot, offset) = split(row);
         self.segment_mut(slot).revive(offset);
         self.live += 1;
     }
 
-    /// Drops all rows at once. Sequences go on, and room that was made stays.
+    /// Removes all rows at once. Sequences continue, and reserved room stays.
     pub(crate) fn clear(&mut self) {
         self.segments.clear();
         self.order.clear();
@@ -514,13 +513,13 @@ impl Rows {
         }
     }
 
-    /// Gives memory of the index back when it is far too big.
+    /// Releases memory of the index when it is far too large.
     pub(crate) fn shrink_index(&mut self) {
         let (segments, moving, hasher) = (&self.segments, self.moving.as_deref(), &self.hasher);
         self.index.shrink(|row| hash_of(segments, hasher, present(moving, row)));
     }
 
-    /// A slot for a segment that will take the place of others.
+    /// A slot for a segment that will replace others.
     fn take_slot(&mut self) -> Option<u16> {
         let fresh = || (self.segments.len() < SLOTS_MAX).then_some(self.segments.len() as u16);
         let slot = self.free.last().copied().or_else(fresh)?;
@@ -531,7 +530,7 @@ impl Rows {
         Some(slot)
     }
 
-    /// Puts `new` in the place of the segments in `old`, which are neighbours; their index entries were moved.
+    /// Replaces the segments in `old`, which are neighbours, by `new`. Their index entries have been moved already.
     pub(crate) fn swap(&mut self, old: &[u16], new: Option<(u16, Segment)>) {
         let first = self.order.iter().position(|slot| slot == &old[0]).expect("segments to swap are in order");
         assert_eq!(self.order[first..first + old.len()], *old, "segments to swap are neighbours");

@@ -14,23 +14,23 @@ use crate::mutation::{Applied, Mutation};
 use crate::rows::{Spares, split};
 use crate::segment::{Column, Need};
 
-/// Old versions forgotten with each write, so that a long log is given back bit by bit.
+/// Old versions that each write forgets, so that a long log shrinks little by little.
 const TRIM_PER_WRITE: usize = 16;
 
-/// Columns up to which an update needs no memory of its own.
+/// Updates of up to this many columns allocate nothing for them.
 const COLUMNS_FEW: usize = 32;
 
-/// How far ahead the key index is looked at for rows that are appended: about as many lines as a core asks memory for at once.
+/// How many appended rows ahead the key index is prefetched: about as many cache lines as a core requests at once.
 const AHEAD: usize = 16;
 
-/// What `Partition::apply` did, and the row that the key names now.
+/// The effect of `Partition::apply`, and the row that the key has now.
 pub(crate) struct Change {
     pub(crate) applied: Applied,
     pub(crate) row: Option<u32>,
 }
 
 impl Partition {
-    /// Applies one write to the key that was located. The row was checked against the shape by the caller.
+    /// Applies one write to a key that was located. The caller has checked the row against the shape.
     pub(crate) fn apply(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
         self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
         match mutation {
@@ -87,8 +87,8 @@ impl Partition {
         }
     }
 
-    /// Adds rows of other columns, which are those of the shape, to a partition that nobody else knows yet. The rows were checked
-    /// by the caller. One whose key is there is refused, and so is one that there is no memory for.
+    /// Appends rows, given as columns of the shape, to a partition that no other thread knows yet. The caller has checked them. A row is
+    /// refused if its key exists, or if there is no memory for it.
     pub(crate) fn append(
         &mut self,
         source: &[Column],
@@ -115,7 +115,7 @@ impl Partition {
         }
     }
 
-    /// Has the key index name rows that were appended, the first of which has this id.
+    /// Enters appended rows into the key index; the first one has this id.
     fn index_appended(
         &mut self,
         first: u32,
@@ -137,20 +137,20 @@ impl Partition {
         }
     }
 
-    /// Takes a row out of a partition that nobody else knows yet.
+    /// Removes a row from a partition that no other thread knows yet.
     pub(crate) fn retract(&mut self, hash: u64, row: u32) {
         self.rows.kill(row);
         self.rows.unindex(hash, row);
     }
 
-    /// Puts a row back that was taken out: its place in the index is still free.
+    /// Restores a row that was removed by [`Self::retract`]: its place in the index is still free.
     pub(crate) fn restore(&mut self, hash: u64, row: u32) {
         self.rows.revive(row);
         self.rows.index(hash, row);
     }
 
-    /// Makes room for the rows of a partition that nobody else knows, so that [`Self::adopt`] cannot fail, and in the
-    /// key index for so many others.
+    /// Makes room for the rows of a partition that no other thread knows, so that [`Self::adopt`] cannot fail, and in the key index for
+    /// this many others.
     pub(crate) fn reserve_adoption(&mut self, loaded: &mut Self, others: usize) -> Result<()> {
         if !self.indexes.is_empty() {
             self.reserve_indexes(loaded.rows.live() as usize + others)?;
@@ -158,13 +158,13 @@ impl Partition {
         self.rows.reserve_adoption(&mut loaded.rows, others, self.indexes.is_empty())
     }
 
-    /// Makes the room in the key index that [`Self::reserve_adoption`] will want for so many rows, unless others take it first.
+    /// Makes the room in the key index that [`Self::reserve_adoption`] will need for this many rows, unless other writes use it first.
     pub(crate) fn expect_adoption(&mut self, rows: usize) -> Result<()> {
         self.rows.expect_adoption(rows)
     }
 
-    /// Takes over the rows of a partition that nobody else knows: none of them is copied unless they are few. Their keys are new
-    /// here. `prepared` gives what indexes compute of each, in the order of [`Self::living`].
+    /// Takes over the rows of a partition that no other thread knows; they are copied only if they are few. Their keys are new here.
+    /// `prepared` has the results of indexes' expressions for each row, in the order of [`Self::living`].
     pub(crate) fn adopt(
         &mut self,
         loaded: Self,
@@ -192,11 +192,10 @@ impl Partition {
         Ok(())
     }
 
-    /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
-    /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
-    /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,
-    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere, or is still to
-    /// get a row whose value was taken for this write.
+    /// Overwrites values of a row, given with their ordinals. Returns false, and has changed nothing, if a reader could notice: if a
+    /// snapshot, or a transaction that will compare versions, must find the row as it was (which is when its end would have to be
+    /// remembered), or if a reader borrows the memory. Also if values have other sizes, or the row an older shape; if an index would have
+    /// to find the row elsewhere, or does not have a row yet whose value was claimed for this write.
     fn overwrite<'v, 'd: 'v>(
         &mut self,
         row: u32,
@@ -236,7 +235,7 @@ impl Partition {
         self.rows.reserve(&layout, needs.iter().copied())
     }
 
-    /// A new row takes the place of the old one of its key, if there was one.
+    /// Replaces the row of a key, if there is one, by a new row.
     fn succeed(&mut self, hash: u64, old: Option<u32>, new: u32, stamp: Stamp) -> Change {
         // First, because the old row's end looks at what both have in unique indexes.
         self.add_to_indexes(new);
@@ -251,14 +250,13 @@ impl Partition {
         Change { applied, row: Some(new) }
     }
 
-    /// Nobody looks a row up any more.
+    /// Removes a row from the key index.
     pub(super) fn unindex(&mut self, hash: u64, row: u32) {
         self.drop_from_indexes(row);
         self.rows.unindex(hash, row);
     }
 
-    /// Ends a row, which `new` is the successor of; true when no snapshot sees it, so that the index need not name it any
-    /// more.
+    /// Ends a row, whose successor is `new`. Returns true if no snapshot sees it, so that the index need not keep it.
     pub(super) fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
         if !self.indexes.is_empty() {
             self.release_values(row, new);
@@ -272,8 +270,8 @@ impl Partition {
         !seen
     }
 
-    /// Makes room for the rows of a transaction, given by what each takes in each column, so that applying them
-    /// cannot fail, after truncating too if that comes first.
+    /// Makes room for the rows of a transaction, given by what each needs in each column, so that applying them cannot fail, even if the
+    /// partition is truncated first.
     pub(crate) fn reserve_rows<N: Iterator<Item = Need> + Clone>(
         &mut self,
         rows: impl Iterator<Item = N> + Clone,
@@ -286,7 +284,7 @@ impl Partition {
         self.rows.reserve_rows(&layout, rows, truncates)
     }
 
-    /// The same where [`Self::into_spares`] has made the room, for so many rows.
+    /// The same for this many rows, if [`Self::into_spares`] has made the room.
     pub(crate) fn reserve_made(&mut self, spares: Spares, rows: usize) -> Result<()> {
         if !self.indexes.is_empty() {
             self.reserve_indexes(rows)?;
@@ -294,7 +292,7 @@ impl Partition {
         self.rows.reserve_made(spares, rows)
     }
 
-    /// Makes segments of this partition, which nobody else knows, for the rows of another one, given by what each takes in each
+    /// Turns this partition, which no other thread knows, into segments for the rows of another one, given by what each needs in each
     /// column.
     pub(crate) fn into_spares<N: Iterator<Item = Need> + Clone>(
         mut self,
@@ -304,14 +302,14 @@ impl Partition {
         self.rows.make_spares(&layout, rows)
     }
 
-    /// Gives back segments that were made for rows that did not come.
+    /// Releases segments that were made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.rows.unreserve();
         self.set_prepared(None);
         self.settle_indexes();
     }
 
-    /// Removes all rows: how many there were.
+    /// Removes all rows, and returns how many there were.
     pub(crate) fn truncate(&mut self, stamp: Stamp) -> u64 {
         let live = self.rows.live();
         if stamp.horizon.oldest >= stamp.timestamp {
@@ -332,7 +330,7 @@ impl Partition {
         live
     }
 
-    /// Forgets old versions that no snapshot sees, at most so many; false when there may be more.
+    /// Forgets old versions that no snapshot sees, at most `count_max`. Returns false if there may be more.
     pub(crate) fn trim(&mut self, oldest: Timestamp, count_max: usize) -> bool {
         if self.versions.is_empty() {
             return true;

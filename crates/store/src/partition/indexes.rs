@@ -30,51 +30,51 @@ mod building;
 
 use building::Awaited;
 
-/// Bytes of a partition's rows that are copied at once. Nobody charges them: they are few, and soon gone.
+/// Bytes of a partition's rows that may be copied at once. They are not charged, because they are few and soon released.
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 
-/// Entries that are sorted and entered together. Nobody charges them either.
+/// Entries that are sorted and entered together. They are not charged either.
 const ENTRIES_SORTED: usize = 8192;
 
-/// One of them.
+/// One index of the partition.
 pub(super) struct Index {
     pub(super) definition: Arc<IndexDef>,
-    /// Where its values are in the shape of now; `None` where a column is not there: the index goes, unless the shape
-    /// is taken back before any row comes.
+    /// The parts of its key in the present shape; `None` if a column is gone. Then the index is removed, unless the shape is restored
+    /// before any row is written.
     pub(super) key_parts: Option<KeyParts>,
     entries: OrderedRows,
-    /// Of an index with expressions or a predicate: the rows that it has, and the values of the expressions.
+    /// For an index with expressions or a predicate: the rows that it has, and the values of the expressions.
     pub(super) computed: Option<Computed>,
-    /// Of a unique one: which values are taken, in all partitions.
+    /// For a unique index: the values that are taken, in all partitions.
     pub(super) taken: Option<Arc<Taken>>,
-    /// What tells others which values are here: see `directory`.
+    /// The directories that tell which partitions have a value: see `directory`.
     directories: Directories,
-    /// Entries that the current directory has got from here.
+    /// The number of entries that the current directory has received from this partition.
     told: u64,
-    /// Where the next directory is to get more of the entries; `None`: it has them all, or there is none.
+    /// Where the next directory has to go on with the entries; `None` if it has all, or there is none.
     telling: Option<Reached>,
-    /// The rows that it is still to get. Until there are none, no query asks it.
+    /// The rows that the index does not have yet. Queries do not use it until there are none.
     awaited: Option<Awaited>,
-    /// Rows that a commit has written and that are entered together, while it is applied.
+    /// Rows of a commit that are entered together, while it is applied.
     collected: Option<Vec<u32>>,
 }
 
-/// What an index shares with those of other partitions.
+/// What an index shares with its parts in other partitions.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) taken: Option<Arc<Taken>>,
     pub(crate) directories: Directories,
 }
 
-/// What a query asks of an index: rows with these values in its first columns, and a range in the next one.
+/// A lookup in an index: rows with these values in its first columns, and with a range of values in the next one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// Which index.
+    /// The index.
     pub index: Arc<IndexDef>,
-    /// Values of its first columns; NULL stands for NULLs.
+    /// Values of its first columns; NULL finds NULLs.
     pub equal: Vec<Value>,
-    /// Bounds of the next column; both open where there is none. NULLs are above all values: they are within only where
-    /// NULL is a bound, or none is given.
+    /// Bounds of the next column; both unbounded if it does not matter. NULLs sort above all values, and are within the range only if
+    /// NULL is a bound or there is none.
     pub range: (Bound<Value>, Bound<Value>),
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// A value of the row that an entry names.
+    /// A value of the row that an entry refers to.
     pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
         match self.key_parts.keys[position] {
             KeyPart::Column(ordinal) => {
@@ -103,7 +103,7 @@ impl<'p> Reader<'p> {
         (0..self.key_parts.keys.len()).map(move |position| self.value(entry, position))
     }
 
-    /// Whether there are values at a position.
+    /// Whether the key has a part at this position.
     pub(super) fn has_position(self, position: usize) -> bool {
         position < self.key_parts.keys.len()
     }
@@ -114,12 +114,12 @@ impl<'p> Reader<'p> {
         pairs.map(|(left, right)| compare(&left, &right)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// The entry of a row, which goes by its present id.
+    /// The entry of a row, by its present id.
     fn entry(self, kind: IndexKind, row: u32) -> Entry {
         self.named(kind, self.rows.entry_of(row))
     }
 
-    /// The entry that names a row by this id.
+    /// The entry that refers to a row by this id.
     fn named(self, kind: IndexKind, row: u32) -> Entry {
         let prefix = match kind {
             IndexKind::Btree => prefix(&self.value(row, 0)),
@@ -128,7 +128,7 @@ impl<'p> Reader<'p> {
         Entry { prefix, row }
     }
 
-    /// Tells a directory that the values of an entry are in a partition.
+    /// Notes in a directory that a partition has the values of an entry.
     fn tell(self, kind: IndexKind, entry: u32, partition: PartitionId, directory: &Directory) {
         for length in hashed_lengths(kind, self.key_parts.keys.len()) {
             directory.add(self.rows.hash(self.values(entry).take(length)), partition);
@@ -148,7 +148,7 @@ impl<'p> Reader<'p> {
 }
 
 impl Index {
-    /// In a partition without rows.
+    /// An index of a partition without rows.
     fn new(definition: &Arc<IndexDef>, shape: &Shape, rows: &Rows, shared: Shared) -> Self {
         Self {
             definition: Arc::clone(definition),
@@ -168,12 +168,12 @@ impl Index {
         Some(Reader { shape, rows, key_parts: self.key_parts.as_ref()?, computed: self.computed.as_ref() })
     }
 
-    /// Whether it has a row, given by the id that entries have.
+    /// Whether it has a row, by the id that entries use.
     pub(super) fn has(&self, entry: u32) -> bool {
         self.computed.as_ref().is_none_or(|computed| computed.has(entry))
     }
 
-    /// Whether it is still to get a row.
+    /// Whether a row is still to be entered.
     pub(super) fn awaits(&self, rows: &Rows, row: u32) -> bool {
         self.awaited.is_some_and(|awaited| awaited.has(rows, row))
     }
@@ -210,7 +210,7 @@ impl Index {
         }
     }
 
-    /// Adds many rows, of which it knows what it has computed.
+    /// Adds many rows, whose expressions have been computed.
     fn add_all(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, added: &[u32]) {
         let Self { definition, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self else {
             return;
@@ -244,7 +244,7 @@ impl Index {
         }
     }
 
-    /// Where an entry is: before what a probe asks for, in it, or after it.
+    /// Where an entry is relative to a probe: before what it asks for, in it, or after it.
     pub(super) fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
         let is_hash = self.definition.kind == IndexKind::Hash;
         let hash = is_hash.then(|| reader.rows.hash(probe.equal.iter().map(Value::as_datum)));
@@ -296,21 +296,21 @@ impl Index {
 }
 
 impl Partition {
-    /// Has these indexes, as a partition without rows.
+    /// Gives a partition without rows these indexes.
     pub(crate) fn start_indexes(&mut self, definitions: &[Arc<IndexDef>], shared: impl Fn(&IndexDef) -> Shared) {
         for definition in definitions {
             self.indexes.push(Index::new(definition, &self.shape, &self.rows, shared(definition)));
         }
     }
 
-    /// How many entries an index has, and how many its directory has got; `None`: it is not here yet, or not whole.
+    /// The number of entries of an index, and of those that its directory has received; `None` if the index is not here yet, or not
+    /// complete.
     pub(crate) fn index_counts(&self, definition: &IndexDef) -> Option<(u64, u64)> {
         let index = self.indexes.iter().find(|index| index.definition.id == definition.id)?;
         index.awaited.is_none().then_some((index.entries.len() as u64, index.told))
     }
 
-    /// Tells a directory about more of the entries, so many at a time, and about all that come from now on; true when it knows
-    /// all.
+    /// Adds the next `count` entries to a directory, which also receives all that come from now on. Returns true when it has all.
     pub(crate) fn fill(&mut self, index: TableId, next: &Arc<Directory>, count: usize) -> bool {
         let Self { id, indexes, shape, rows, .. } = self;
         let Some(index) = indexes.iter_mut().find(|there| there.definition.id == index) else { return true };
@@ -325,7 +325,7 @@ impl Partition {
         left.is_none()
     }
 
-    /// A directory that knows all entries takes the place of the one before.
+    /// Replaces the current directory by one that has all entries.
     pub(crate) fn settle_directory(&mut self, index: TableId, current: &Arc<Directory>) {
         if let Some(index) = self.indexes.iter_mut().find(|there| there.definition.id == index) {
             index.directories = Directories { current: Some(Arc::clone(current)), next: None };
@@ -333,46 +333,46 @@ impl Partition {
         }
     }
 
-    /// Forgets an index.
+    /// Removes an index.
     pub(crate) fn drop_index(&mut self, definition: &IndexDef) {
         self.indexes.retain(|index| index.definition.id != definition.id);
     }
 
-    /// Columns may be at other ordinals, or gone.
+    /// Recomputes the parts of keys after the shape has changed: columns may have other ordinals, or be gone.
     pub(super) fn reshape_indexes(&mut self) {
         for index in &mut self.indexes {
             index.key_parts = KeyParts::of(&index.definition, &self.shape);
         }
     }
 
-    /// Charges what entries for so many more rows need.
+    /// Charges the memory of entries for this many more rows.
     pub(super) fn reserve_indexes(&mut self, rows: usize) -> Result<()> {
         self.indexes.iter_mut().try_for_each(|index| index.entries.reserve(rows))
     }
 
-    /// The shape stands, and no more rows come: an index goes with any of its columns, and what was charged for rows that
-    /// did not come is given back.
+    /// Called when the shape is final and no more rows come: removes indexes that have lost a column, and releases what was charged for
+    /// rows that did not come.
     pub(crate) fn settle_indexes(&mut self) {
         self.indexes.retain(|index| index.key_parts.is_some());
         self.indexes.iter_mut().for_each(|index| index.entries.settle());
     }
 
-    /// Nobody is told any more.
+    /// Stops filling directories of an index.
     pub(crate) fn forget_directory(&mut self, index: TableId) {
         if let Some(index) = self.indexes.iter_mut().find(|there| there.definition.id == index) {
             index.directories = Directories::default();
         }
     }
 
-    /// A commit is about to write so many rows: they are entered by [`Self::enter_collected`] at the latest. Each has a key of its
-    /// own, so that none of them goes before.
+    /// Begins to collect the entries of a commit that writes this many rows: they are entered by [`Self::enter_collected`] at the latest.
+    /// Each row has a key of its own, so none of them ends another.
     pub(crate) fn collect_entries(&mut self, count: usize) {
         if count > 1 {
             self.indexes.iter_mut().for_each(|index| index.collected = Some(Vec::new()));
         }
     }
 
-    /// See [`Self::collect_entries`].
+    /// Enters the collected entries: see [`Self::collect_entries`].
     pub(crate) fn enter_collected(&mut self) {
         let Self { id, indexes, shape, rows, .. } = self;
         for index in indexes {
@@ -388,8 +388,8 @@ impl Partition {
         indexes.iter_mut().for_each(|index| index.add(*id, shape, rows, row));
     }
 
-    /// The same of many rows, of which indexes know already what they have computed: entered in the order of each index, not in that
-    /// in which they lie.
+    /// The same for many rows, whose expressions have been computed: they are entered in the order of each index, not in the order in
+    /// which they lie.
     pub(super) fn add_all_to_indexes(&mut self, added: &[u32]) {
         let Self { id, indexes, shape, rows, .. } = self;
         for added in added.chunks(ENTRIES_SORTED) {
@@ -410,8 +410,8 @@ impl Partition {
         }
     }
 
-    /// Whether values, given with their ordinals, are other than a row's in a column that an index is on, if only in how
-    /// they are written: an expression may tell.
+    /// Whether values, given with their ordinals, differ from a row's in an indexed column, even if only in how they are written, which
+    /// an expression may reveal.
     pub(super) fn changes_index<'v, 'd: 'v>(
         &self,
         row: u32,
@@ -426,8 +426,8 @@ impl Partition {
         })
     }
 
-    /// Calls `f` with the rows of a probe that a snapshot sees; false, without a call, where an index would name more
-    /// than `rows_max`, or where there is none.
+    /// Calls `f` with the rows that a probe finds and a snapshot sees. Returns false, without a call, if the index finds more than
+    /// `rows_max`, or if there is no such index.
     pub(crate) fn visit_probed(
         &self,
         probe: &Probe,
@@ -442,10 +442,10 @@ impl Partition {
         is_few
     }
 
-    /// Columns of a shape, copied from rows: one array each. `None`: they are so large that they had better be lent.
+    /// Copies of columns of rows, under a shape: one array each. `None` if they are so large that they should be borrowed instead.
     ///
     /// # Errors
-    /// XX000 where a stored value is not of its column's type.
+    /// XX000 if a stored value does not have its column's type.
     pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<Option<Vec<ArrayRef>>> {
         let value = |row: u32, ordinal: usize| {
             if ordinal == EXPIRES_AT {
@@ -467,14 +467,14 @@ impl Partition {
         columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
-    /// How many rows a probe finds, ended ones included; `None`: there is no such index, or it has not got all rows yet.
+    /// The number of rows that a probe finds, ended ones included; `None` if there is no such index, or it is not complete.
     pub(super) fn count_probed(&self, probe: &Probe) -> Option<usize> {
         let (index, reader) = self.index(probe)?;
         let side = index.side(reader, probe);
         Some(index.entries.count(|entry| side(entry).is_lt(), |entry| side(entry).is_le()))
     }
 
-    /// Calls `f` with the rows of a probe that a snapshot sees, in the order of the index.
+    /// Calls `f` with the rows that a probe finds and a snapshot sees, in the order of the index.
     pub(super) fn for_probed(&self, probe: &Probe, at: Timestamp, mut f: impl FnMut(u32)) {
         let Some((index, reader)) = self.index(probe) else { return };
         let side = index.side(reader, probe);
@@ -486,12 +486,12 @@ impl Partition {
         }
     }
 
-    /// The row with these values that is there now, ended or over ones aside.
+    /// The present row with these values; neither an ended nor an expired one.
     pub(crate) fn find_live(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
         self.find_not_ended(index, values, |row| !self.is_over(row))
     }
 
-    /// The row with these values whose time has come, and that nobody has ended for good.
+    /// The expired row with these values that has not been removed yet.
     pub(super) fn find_over(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
         self.find_not_ended(index, values, |row| self.is_over(row))
     }
@@ -510,13 +510,13 @@ impl Partition {
         self.index_so_far(probe).filter(|(index, _)| index.awaited.is_none())
     }
 
-    /// The same, though it may not have got all rows yet.
+    /// The same, even if the index is not complete.
     fn index_so_far(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
         let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
         Some((index, index.reader(&self.shape, &self.rows)?))
     }
 
-    /// Entries of rows that have other ids from now on, given as the index has known them and knows them now.
+    /// Changes the ids of rows in entries: pairs of old and new id.
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { id, indexes, shape, rows, .. } = self;
         for index in indexes {
