@@ -310,7 +310,8 @@ fn field(fields: &Fields, pattern: &Pattern<'_>, out: &mut String) -> Result<()>
         "J" if fields.days.is_some() => number(days()? + 2_440_588, 1, out),
         "FX" => {}
         _ => {
-            return Err(Error::unsupported(format!("the pattern {} of to_char is not supported here", pattern.written)));
+            let written = pattern.written;
+            return Err(Error::unsupported(format!("the pattern {written} of to_char is not supported here")));
         }
     }
     Ok(())
