@@ -19,7 +19,7 @@ use crate::segment::{Layout, NANOS_PER_MICRO, Segment};
 mod checks;
 
 use checks::Check;
-pub use checks::violated_by_some_row;
+pub use checks::{holds, violated_by_some_row};
 
 /// See the module.
 pub(crate) struct Shape {
