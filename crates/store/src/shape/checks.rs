@@ -48,7 +48,7 @@ impl Check {
     /// Whether a row may not be there, where that is known without computing.
     fn known<'d>(&self, value: &impl Fn(usize) -> Datum<'d>) -> Option<bool> {
         let condition = self.definition.condition.condition()?;
-        Some(holds(condition, &|place| value(self.inputs[place])) == Some(false))
+        Some(holds(condition, &|place: usize| value(self.inputs[place])) == Some(false))
     }
 
     /// Whether a row may not be there.
