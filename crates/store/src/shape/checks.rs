@@ -11,8 +11,10 @@ use ashlar_base::{CheckDef, ColumnId, Datum, Error, ErrorCode, Result, SqlType, 
 use super::Shape;
 
 mod known;
+mod together;
 
 pub use known::holds;
+pub use together::Passed;
 
 /// Bytes of a value that are shown of a row that is refused, as in PostgreSQL.
 const SHOWN_BYTES_MAX: usize = 64;
