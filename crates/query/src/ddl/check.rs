@@ -10,7 +10,7 @@ use ashlar_base::{CheckDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlT
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::route::column_references;
-use ashlar_store::{Region, violated_by_some_row};
+use ashlar_store::{Region, Snapshot, violated_by_some_row};
 use futures::StreamExt;
 use pg_query::protobuf::{Constraint, TypeCast, TypeName};
 use pg_query::{Node, NodeEnum, NodeRef};
@@ -223,8 +223,9 @@ pub(super) fn is_about(check: &CheckDef, column: ColumnId) -> bool {
     check.columns.contains(&column) || check.condition.inputs().contains(&column)
 }
 
-/// Looks at the rows that a transaction sees, its own among them, for one that a constraint forbids which it has added. Others' rows
-/// cannot come in between: their writes make the commit of the new shape fail.
+/// Looks at the rows that a transaction sees, its own among them, for one that a constraint forbids which it adds: it can be canceled
+/// meanwhile. What is returned sees these rows. In a block others' rows cannot come in between: their writes make the commit of the new
+/// shape fail.
 ///
 /// # Errors
 /// 23514 where there is one, and what computing the condition finds.
@@ -234,10 +235,10 @@ pub(super) async fn check_rows(
     table: &str,
     added: &Added,
     means: &Means,
-) -> Result<()> {
+) -> Result<Snapshot> {
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
-    let view = transaction.view(snapshot, &catalog);
+    let view = transaction.view(snapshot.clone(), &catalog);
     let text = format!("SELECT 1 AS one FROM {} WHERE NOT ({}) LIMIT 1", quote_ident(table), added.condition);
     let select = SelectPlan::new(&Planner::new(engine, &catalog), select::parse(&text)?, &[])?;
     let mut found = select.stream(engine, &[], view, means).await?;
@@ -246,7 +247,7 @@ pub(super) async fn check_rows(
             return Err(violated_by_some_row(table, &added.name));
         }
     }
-    Ok(())
+    Ok(snapshot)
 }
 
 #[cfg(test)]

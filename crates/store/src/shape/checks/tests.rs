@@ -7,7 +7,7 @@ use ashlar_base::{CheckDef, ColumnId, Datum, Error, ErrorCode, IndexRows, Result
 use ashlar_base::{TableSchema, Value};
 
 use crate::testing::{INT4, schema, store};
-use crate::{Mutation, Region, RowBatch, Store, WriteSet};
+use crate::{Mutation, Region, RowBatch, Snapshot, Store, WriteSet};
 
 #[derive(Debug)]
 struct Below {
@@ -204,4 +204,28 @@ fn rows_of_which_nobody_knows_what_computing_takes_do_not_pass_together() {
         let rows = [1, 2].map(|id| [id, 1, 1].map(Value::Int4).to_vec());
         assert_eq!(region.check_together(1, &rows, &[]).is_some(), passes, "{growth:?}");
     }
+}
+
+#[test]
+fn rows_that_a_snapshot_sees_are_not_asked_once_more() {
+    let store = store(4, 16);
+    let region = table(&store, Vec::new());
+    (0..40).for_each(|id| insert(&region, id, Datum::Null, 9).unwrap());
+    let snapshot = store.snapshot();
+    let with = |checked: Option<&Snapshot>| {
+        let mut next = TableSchema::clone(&region.schema());
+        next.version += 1;
+        next.checks.push(below(12, "new", 2, 5, None));
+        region.alter_after(Arc::new(next), checked)
+    };
+    assert_eq!(named(&with(None).unwrap_err()), "new");
+    // One that comes later, and one that has changed since.
+    insert(&region, 40, Datum::Null, 9).unwrap();
+    assert_eq!(named(&with(Some(&snapshot)).unwrap_err()), "new");
+    update(&region, 40, &[(2, Datum::Int4(4))]).unwrap();
+    update(&region, 7, &[(2, Datum::Int4(8))]).unwrap();
+    assert_eq!(named(&with(Some(&snapshot)).unwrap_err()), "new");
+    update(&region, 7, &[(2, Datum::Int4(4))]).unwrap();
+    with(Some(&snapshot)).unwrap();
+    assert_eq!(named(&insert(&region, 41, Datum::Null, 9).unwrap_err()), "new");
 }
