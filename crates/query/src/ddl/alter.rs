@@ -251,7 +251,7 @@ pub(super) async fn alter(
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
         return Err(beside_others());
     }
-    // Outside of a block most rows are looked at before the table waits for it: the store looks at those that come meanwhile. It looks at all
+    // Outside of a block most rows are looked at before the table is locked: the store looks at those that come meanwhile. It looks at all
     // where a constraint may read a column that comes with the statement.
     let before = region.schema();
     let is_there = |column: &ColumnDef| before.columns.iter().any(|known| known.id == column.id);
