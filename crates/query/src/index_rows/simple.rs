@@ -36,6 +36,12 @@ pub(super) fn of(expr: &Expr, columns: &Columns<'_>) -> Option<Condition> {
         Expr::Not(part) => of(part, columns).map(not),
         Expr::IsNull(part) => columns.place(part).map(Condition::IsNull),
         Expr::IsNotNull(part) => columns.place(part).map(Condition::IsNull).map(not),
+        Expr::IsTrue(part) => columns.is(part, Comparison::NotDistinct, true),
+        Expr::IsNotTrue(part) => columns.is(part, Comparison::Distinct, true),
+        Expr::IsFalse(part) => columns.is(part, Comparison::NotDistinct, false),
+        Expr::IsNotFalse(part) => columns.is(part, Comparison::Distinct, false),
+        Expr::IsUnknown(part) => columns.place(part).map(Condition::IsNull),
+        Expr::IsNotUnknown(part) => columns.place(part).map(Condition::IsNull).map(not),
         Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => {
             let parts = split_binary(expr, *op).into_iter().map(|part| of(part, columns));
             let parts = parts.collect::<Option<Box<[Condition]>>>()?;
@@ -108,6 +114,12 @@ impl Columns<'_> {
     fn place(&self, expr: &Expr) -> Option<usize> {
         let Expr::Column(column) = expr else { return None };
         self.ids.iter().position(|id| by_id(*id) == column.name)
+    }
+
+    /// A column, compared with a boolean.
+    fn is(&self, expr: &Expr, comparison: Comparison, held: bool) -> Option<Condition> {
+        let place = self.place(expr)?;
+        Some(Condition::Compared(Operand::Input(place), comparison, Operand::Constant(Value::Bool(held))))
     }
 
     /// A column, one that is cast to where all of its values are the same, or the length of a text.
