@@ -5,6 +5,7 @@
 //! except where each task is waiting ([`scope`]).
 
 pub mod clock;
+pub mod condition;
 pub mod config;
 pub mod error;
 pub mod ids;
@@ -16,6 +17,7 @@ pub mod sync;
 pub mod types;
 pub mod value;
 
+pub use condition::{Comparison, Condition, Operand};
 pub use error::{Error, ErrorCode, Result};
 pub use ids::{ColumnId, PartitionId, Slot, TableId, Timestamp};
 pub use schema::{

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{ColumnId, Result, SqlType, TableId, Value};
+use crate::{ColumnId, Condition, Result, SqlType, TableId, Value};
 
 /// Where the value of a column that an INSERT does not name comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +149,11 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
     /// each input counts as many as a [`Value`] has, and those of its text, and each item of an array too. Rows of which that is
     /// known are computed together, with memory for it. `None`: nobody knows, and each is computed alone.
     fn growth(&self) -> Option<usize> {
+        None
+    }
+
+    /// The one expression, where it is a condition that is known without computing it. Both say the same of every row.
+    fn condition(&self) -> Option<&Condition> {
         None
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnId, Condition, Error, ErrorCode, IndexRows, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
@@ -33,6 +33,7 @@ use crate::select::names::folded;
 use crate::select::{self, Planner, SelectPlan};
 
 mod growth;
+mod simple;
 
 /// Parts of an expression at most: it is computed on threads with small stacks.
 const PARTS_MAX: usize = 100;
@@ -53,6 +54,8 @@ pub(crate) struct IndexExpressions {
     predicate: Option<Predicate>,
     /// See [`IndexRows::growth`].
     growth: Option<usize>,
+    /// See [`IndexRows::condition`].
+    condition: Option<Condition>,
 }
 
 /// Columns in it have the names of [`by_id`].
@@ -447,6 +450,11 @@ impl IndexExpressions {
             |expr: &Expr| engine.state().create_physical_expr(expr.clone(), &df_schema).map_err(from_datafusion);
         let growth = |expressions: &[&Expr]| growth::of(expressions, &df_schema).map_err(from_datafusion);
         let mut taken = growth(&expressions.iter().map(|(_, expr, ..)| expr).collect::<Vec<_>>())?;
+        let columns = simple::Columns { ids: &inputs, types: &input_types };
+        let condition = match (&expressions[..], &predicate) {
+            ([(_, expr, SqlType::Scalar(ScalarType::Bool), _)], None) => simple::of(expr, &columns),
+            _ => None,
+        };
         let types = expressions.iter().map(|(_, _, sql_type, _)| *sql_type).collect();
         let expressions = expressions
             .into_iter()
@@ -465,8 +473,17 @@ impl IndexExpressions {
         };
         // What reads nothing is not measured by it.
         let growth = taken.filter(|_| !inputs.is_empty());
-        let planned = Self { inputs, input_types, input_schema, types, expressions, documents, predicate, growth };
-        Ok(Some(Arc::new(planned)))
+        Ok(Some(Arc::new(Self {
+            inputs,
+            input_types,
+            input_schema,
+            types,
+            expressions,
+            documents,
+            predicate,
+            growth,
+            condition,
+        })))
     }
 
     /// What an index computes, as this module made it.
@@ -569,6 +586,10 @@ impl IndexRows for IndexExpressions {
 
     fn growth(&self) -> Option<usize> {
         self.growth
+    }
+
+    fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
     }
 
     fn has_all_rows(&self) -> bool {

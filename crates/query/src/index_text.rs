@@ -36,7 +36,7 @@ struct Printed {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// A constant in quotes, whose type is what stands around it.
+    /// A constant in quotes or NULL, whose type is what stands around it.
     Unknown,
     /// A name, a constant or a call.
     Simple,
@@ -172,7 +172,7 @@ impl Printer<'_> {
                     Some(NodeEnum::AExpr(expr)) if AExprKind::try_from(expr.kind) == Ok(AExprKind::AexprIn) => {
                         self.inner(arg)
                     }
-                    _ => self.print(arg).map(|printed| printed.text),
+                    _ => self.print(arg).map(|printed| self.constant(&printed, BOOL)),
                 };
                 let args = expr.args.iter().map(part).collect::<Result<Vec<_>>>()?;
                 let text = match BoolExprType::try_from(expr.boolop) {
@@ -341,6 +341,7 @@ impl Printer<'_> {
                 let text = format!("'{}'", value.sval.replace('\'', "''"));
                 Ok(Printed { text, sql_type: None, form: Form::Unknown })
             }
+            None if constant.isnull => Ok(Printed { text: "NULL".to_owned(), sql_type: None, form: Form::Unknown }),
             _ => self.as_written(node),
         }
     }

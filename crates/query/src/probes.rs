@@ -342,7 +342,7 @@ pub(crate) fn compared_in(side: &Expr) -> &Expr {
 
 /// The value of a constant that values of a type are compared with, where it is of that very type: another one may
 /// order otherwise.
-fn constant(sql_type: SqlType, literal: &ScalarValue) -> Option<Value> {
+pub(crate) fn constant(sql_type: SqlType, literal: &ScalarValue) -> Option<Value> {
     if sql_type == SqlType::Scalar(ScalarType::Interval) {
         let ScalarValue::Decimal128(Some(order), _, 0) = literal else { return None };
         return of_order(*order).map(Value::Interval);

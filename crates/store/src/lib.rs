@@ -63,7 +63,7 @@ pub use partition::{Probe, Walk};
 pub use reader::ColumnReader;
 pub use region::{Region, ScanBatch};
 pub use row::RowRef;
-pub use shape::violated_by_some_row;
+pub use shape::{Passed, holds as condition_holds, violated_by_some_row};
 pub use snapshot::Snapshot;
 pub use statistics::{Analysis, ColumnStatistics, TableStatistics};
 pub use store::{Store, StoreConfig};

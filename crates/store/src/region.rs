@@ -621,6 +621,11 @@ impl Region {
     /// Gives the table another shape, for ALTER TABLE. Columns with equal ids are the same column. No row is rewritten: existing rows
     /// read an added column as its constant default, or NULL. Transactions that wrote under the old shape fail with 40001 at commit.
     pub fn alter(&self, new: Arc<TableSchema>) -> Result<()> {
+        self.alter_after(new, None)
+    }
+
+    /// The same where its new CHECK constraints are known to let the rows be there that a snapshot sees.
+    pub fn alter_after(&self, new: Arc<TableSchema>, checked: Option<&Snapshot>) -> Result<()> {
         let mut guards = self.lock_all();
         if self.is_dropped() {
             return Err(self.gone());
@@ -644,7 +649,7 @@ impl Region {
         }
         if shape.has_more_conditions(&old) {
             let mut partitions = guards.iter().filter_map(|guard| guard.as_ref());
-            partitions.try_for_each(|partition| partition.check_stored(&shape))?;
+            partitions.try_for_each(|partition| partition.check_stored(&shape, checked))?;
         }
         self.set_shape(&shape);
         for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {

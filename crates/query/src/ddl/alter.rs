@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use ashlar_base::{
-    ColumnDefault, ColumnId, Error, ErrorCode, Eviction, IndexDef, Result, Sequence, SequenceKind, TableSchema,
+    ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Eviction, IndexDef, Result, Sequence, SequenceKind,
+    TableSchema,
 };
 use ashlar_functions::error::undefined_table;
-use ashlar_store::Region;
+use ashlar_store::{Region, Snapshot};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, Constraint, ObjectType, RenameStmt,
@@ -74,7 +75,15 @@ impl Counting {
     }
 }
 
-/// Gives a table its new shape, and in it its new name: at once, or as part of a block that ends later.
+/// When a table gets its new shape.
+enum When<'s> {
+    /// Now. New CHECK constraints are known to let the rows be there that the snapshot sees.
+    AtOnce(Option<&'s Snapshot>),
+    /// When the block ends that the statement is part of.
+    InBlock,
+}
+
+/// Gives a table its new shape, and in it its new name.
 fn apply(
     engine: &Engine,
     transaction: &mut Transaction,
@@ -82,10 +91,10 @@ fn apply(
     region: &Arc<Region>,
     mut schema: TableSchema,
     counting: &Counting,
-    in_block: bool,
+    when: When<'_>,
 ) -> Result<()> {
-    if !in_block {
-        return apply_at_once(engine, name, region, schema, counting);
+    if let When::AtOnce(checked) = when {
+        return apply_at_once(engine, name, region, schema, counting, checked);
     }
     let catalog = engine.catalog();
     if schema != *region.schema() {
@@ -109,6 +118,7 @@ fn apply_at_once(
     region: &Arc<Region>,
     mut schema: TableSchema,
     counting: &Counting,
+    checked: Option<&Snapshot>,
 ) -> Result<()> {
     let before = region.schema();
     let version = schema.version;
@@ -140,7 +150,7 @@ fn apply_at_once(
         // Before anybody can be given a number; of a column that counts only once nothing can fail any more.
         begin(false);
         if !is_same {
-            region.alter(Arc::clone(&schema))?;
+            region.alter_after(Arc::clone(&schema), checked)?;
         }
         begin(true);
         Ok(())
@@ -164,7 +174,7 @@ pub fn set_eviction_of_plain_keys(engine: &Engine, eviction: Eviction) -> Result
     let region = engine.catalog().grid_table(PLAIN_KEYS).ok_or_else(|| undefined_table(PLAIN_KEYS))?;
     let mut schema = TableSchema::clone(&region.schema());
     schema.life.eviction = eviction;
-    apply_at_once(engine, PLAIN_KEYS, &region, schema, &Counting::default())
+    apply_at_once(engine, PLAIN_KEYS, &region, schema, &Counting::default(), None)
 }
 
 /// ALTER TABLE
@@ -241,8 +251,19 @@ pub(super) async fn alter(
     if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
         return Err(beside_others());
     }
-    apply(engine, transaction, &name, &region, schema, &counting, in_block)?;
-    // Outside of a block the store has checked the rows that are there.
+    // Outside of a block most rows are looked at before the table is locked: the store looks at those that come meanwhile. It looks at all
+    // where a constraint may read a column that comes with the statement.
+    let before = region.schema();
+    let is_there = |column: &ColumnDef| before.columns.iter().any(|known| known.id == column.id);
+    let mut checked = None;
+    if !in_block && schema.columns.iter().all(is_there) {
+        for check in &checks {
+            let seen = Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+            checked = checked.or(Some(seen));
+        }
+    }
+    let when = if in_block { When::InBlock } else { When::AtOnce(checked.as_ref()) };
+    apply(engine, transaction, &name, &region, schema, &counting, when)?;
     for check in checks.iter().filter(|_| in_block) {
         Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
     }
@@ -620,6 +641,7 @@ pub(super) fn rename(
         }
         _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
     }
-    apply(engine, transaction, &name, &region, schema, &Counting::default(), in_block)?;
+    let when = if in_block { When::InBlock } else { When::AtOnce(None) };
+    apply(engine, transaction, &name, &region, schema, &Counting::default(), when)?;
     Ok(Done::tag("ALTER TABLE"))
 }

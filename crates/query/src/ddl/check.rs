@@ -3,16 +3,17 @@
 //! A constraint is part of the table's shape; the store asks it of every row, whoever writes. What is kept is the condition as it was planned:
 //! nothing of its text is planned again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ashlar_base::{CheckDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::route::column_references;
-use ashlar_store::{Region, violated_by_some_row};
+use ashlar_store::{Region, Snapshot, violated_by_some_row};
 use futures::StreamExt;
-use pg_query::protobuf::Constraint;
-use pg_query::{Node, NodeRef};
+use pg_query::protobuf::{Constraint, TypeCast, TypeName};
+use pg_query::{Node, NodeEnum, NodeRef};
 
 use super::index::free_name;
 use crate::catalog::{CatalogState, Table};
@@ -72,7 +73,7 @@ pub(super) fn added(
         return Err(exists(&schema.name, &constraint.conname));
     }
     let check = define(engine, catalog, schema, constraint)?;
-    let added = Added { name: check.name.clone(), condition: planned_text(condition_of(constraint)?)? };
+    let added = Added { name: check.name.clone(), condition: planned_text(&condition_of(constraint)?)? };
     schema.checks.push(check);
     Ok(added)
 }
@@ -128,8 +129,18 @@ fn is_used(catalog: &CatalogState, name: &str) -> bool {
     })
 }
 
-fn condition_of(constraint: &Constraint) -> Result<&Node> {
-    constraint.raw_expr.as_deref().ok_or_else(|| Error::internal("a CHECK constraint without its condition"))
+/// The condition that is stated; NULL by itself is one that is never false.
+fn condition_of(constraint: &Constraint) -> Result<Cow<'_, Node>> {
+    let node = constraint.raw_expr.as_deref();
+    let node = node.ok_or_else(|| Error::internal("a CHECK constraint without its condition"))?;
+    if !matches!(&node.node, Some(NodeEnum::AConst(constant)) if constant.isnull) {
+        return Ok(Cow::Borrowed(node));
+    }
+    let name = |name: &str| Node { node: Some(NodeEnum::String(pg_query::protobuf::String { sval: name.to_owned() })) };
+    let names = vec![name("pg_catalog"), name("bool")];
+    let boolean = TypeName { names, typemod: -1, location: -1, ..TypeName::default() };
+    let cast = TypeCast { arg: Some(Box::new(node.clone())), type_name: Some(boolean), location: -1 };
+    Ok(Cow::Owned(Node { node: Some(NodeEnum::TypeCast(Box::new(cast))) }))
 }
 
 /// A condition as it is planned.
@@ -150,8 +161,8 @@ fn define(
             .with_hint("Leave NO INHERIT out: no table inherits from another one."));
     }
     let node = condition_of(constraint)?;
-    let columns = columns(schema, node)?;
-    let expr = index_rows::condition(engine, catalog, schema, &planned_text(node)?)?;
+    let columns = columns(schema, &node)?;
+    let expr = index_rows::condition(engine, catalog, schema, &planned_text(&node)?)?;
     let name = match constraint.conname.as_str() {
         "" => {
             let is_taken = |name: &str| {
@@ -170,7 +181,7 @@ fn define(
         }
         given => given.to_owned(),
     };
-    let expression = (name.clone(), expr, SqlType::Scalar(ScalarType::Bool), Text::of(node, schema)?);
+    let expression = (name.clone(), expr, SqlType::Scalar(ScalarType::Bool), Text::of(&node, schema)?);
     let condition = IndexExpressions::plan(engine, schema, vec![expression], Vec::new(), None)?;
     let condition = condition.ok_or_else(|| Error::internal("a condition is an expression"))?;
     Ok(CheckDef { id: engine.catalog().next_id(), name, columns, condition })
@@ -212,8 +223,9 @@ pub(super) fn is_about(check: &CheckDef, column: ColumnId) -> bool {
     check.columns.contains(&column) || check.condition.inputs().contains(&column)
 }
 
-/// Looks at the rows that a transaction sees, its own among them, for one that a constraint forbids which it has added. Others' rows
-/// cannot come in between: their writes make the commit of the new shape fail.
+/// Looks at the rows that a transaction sees, its own among them, for one that a constraint forbids which it adds: it can be canceled
+/// meanwhile. What is returned sees these rows. In a block others' rows cannot come in between: their writes make the commit of the new
+/// shape fail.
 ///
 /// # Errors
 /// 23514 where there is one, and what computing the condition finds.
@@ -223,10 +235,10 @@ pub(super) async fn check_rows(
     table: &str,
     added: &Added,
     means: &Means,
-) -> Result<()> {
+) -> Result<Snapshot> {
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
-    let view = transaction.view(snapshot, &catalog);
+    let view = transaction.view(snapshot.clone(), &catalog);
     let text = format!("SELECT 1 AS one FROM {} WHERE NOT ({}) LIMIT 1", quote_ident(table), added.condition);
     let select = SelectPlan::new(&Planner::new(engine, &catalog), select::parse(&text)?, &[])?;
     let mut found = select.stream(engine, &[], view, means).await?;
@@ -235,7 +247,7 @@ pub(super) async fn check_rows(
             return Err(violated_by_some_row(table, &added.name));
         }
     }
-    Ok(())
+    Ok(snapshot)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_store::{ColumnReader, Expiry, Region, Snapshot};
+use ashlar_store::{ColumnReader, Expiry, Passed, Region, Snapshot};
 use futures::StreamExt;
 
 use super::{DeletePlan, InsertPlan, Outputs, Returning, Source, UpdatePlan};
@@ -24,6 +24,7 @@ use crate::select::SelectPlan;
 use crate::statement::Kind;
 use crate::transaction::Transaction;
 
+mod ahead;
 mod change;
 mod insert;
 mod outcome;
@@ -80,7 +81,7 @@ impl Run<'_> {
                         defaults = self.defaults(plan, snapshot.clone()).await?;
                     }
                     let row = sink.row_of_cells(cells, self.parameters, computed.as_ref(), &defaults)?;
-                    sink.put(self.transaction, row)?;
+                    sink.put(self.transaction, row, None)?;
                 }
             }
             Source::Query(select) => {
@@ -308,14 +309,15 @@ fn readers<'b>(batch: &'b RecordBatch, schema: &TableSchema) -> Result<Vec<Colum
         .collect()
 }
 
-fn check(region: &Region, schema: &TableSchema, row: &[Value]) -> Result<()> {
+/// Whether a row may be stored, which may be one of those that have passed the CHECK constraints together.
+fn check(region: &Region, schema: &TableSchema, row: &[Value], passed: Option<&Passed>) -> Result<()> {
     for (ordinal, column) in schema.columns.iter().enumerate() {
         if row[ordinal].is_null() && !column.nullable {
             return Err(not_null(schema, ordinal).with_detail(failing_row(schema, row)));
         }
     }
     let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
-    region.check_row(&datums)
+    region.check_row_of(&datums, passed)
 }
 
 /// `Failing row contains (1, null).`

@@ -16,6 +16,7 @@ use crate::key_parts::{Clash, may_repeat, taken_error};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::shape::Shape;
+use crate::snapshot::Snapshot;
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
 
 /// Rows that are there are looked at so many at a time.
@@ -66,16 +67,17 @@ impl Partition {
         self.shape.check_changed(changes, |ordinal| before.get(ordinal))
     }
 
-    /// Whether the CHECK constraints that a table gets with a shape let its rows be there.
+    /// Whether the CHECK constraints that a table gets with a shape let its rows be there; those that a snapshot sees are known to be fine.
     ///
     /// # Errors
     /// As [`Shape::check_stored`].
-    pub(crate) fn check_stored(&self, shape: &Shape) -> Result<()> {
+    pub(crate) fn check_stored(&self, shape: &Shape, checked: Option<&Snapshot>) -> Result<()> {
+        let is_known = |row: u32| checked.is_some_and(|checked| self.is_seen_at(row, checked.timestamp()));
         let mut piece: Vec<u32> = Vec::with_capacity(CHECKED_TOGETHER);
         let check = |piece: &[u32]| {
             shape.check_stored(&self.shape, 0..piece.len(), |at, ordinal| self.row_as(shape, piece[at]).get(ordinal))
         };
-        for row in self.rows.living().filter(|&row| !self.is_over(row)) {
+        for row in self.rows.living().filter(|&row| !self.is_over(row) && !is_known(row)) {
             piece.push(row);
             if piece.len() == CHECKED_TOGETHER {
                 check(&piece)?;

@@ -29,6 +29,7 @@ use crate::life::{Deadline, Expiry};
 use crate::locks::{LockRequest, Watch};
 use crate::region::{Region, changed};
 use crate::row::RowRef;
+use crate::shape::Passed;
 use crate::snapshot::{Hold, Snapshot};
 
 /// See the module.
@@ -170,7 +171,20 @@ impl WriteSet {
         row: &[Datum<'_>],
         expiry: Expiry,
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, expiry, None)
+        self.put_passed(region, version, read_at, row, expiry, None)
+    }
+
+    /// Like [`WriteSet::put`], of a row that may be one of those that have passed [`Region::check_together`].
+    pub fn put_passed(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+        passed: Option<&Passed>,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, expiry, None, passed)
     }
 
     /// Like [`WriteSet::put`], with the deadline of the row that is there.
@@ -182,13 +196,25 @@ impl WriteSet {
         row: &[Datum<'_>],
         life: (Expiry, Deadline),
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, life.0, Some(life.1))
+        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, life.0, Some(life.1), None)
     }
 
     /// Adds a row whose key must be new: 23505 at once if the snapshot sees the key or a row with it is pending,
     /// and at commit if it has appeared since. `version` and `read_at` as for [`WriteSet::upsert`].
     pub fn insert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
         self.insert_living(region, version, read_at, row, Expiry::Table)
+    }
+
+    /// Like [`WriteSet::insert`], of a row that may be one of those that have passed [`Region::check_together`].
+    pub fn insert_passed(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        row: &[Datum<'_>],
+        passed: Option<&Passed>,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, Expiry::Table, passed)
     }
 
     /// Like [`WriteSet::insert`], and says how long the row lives.
@@ -200,7 +226,7 @@ impl WriteSet {
         row: &[Datum<'_>],
         expiry: Expiry,
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry)
+        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry, None)
     }
 
     /// Like [`WriteSet::insert`], for rows that have waited, as they came, at most so many of them: whether all of them are

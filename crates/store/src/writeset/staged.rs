@@ -16,7 +16,7 @@ use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::{Need, ROWS_MAX, Segment};
-use crate::shape::{Place, Shape};
+use crate::shape::{Passed, Place, Shape};
 use crate::sync::Mutex;
 
 mod loading;
@@ -321,15 +321,16 @@ impl Staged {
     }
 
     /// Writes a row in the place of whatever has its key, and says how long it lives. `known` is the deadline of the
-    /// committed row, where somebody has looked. The row is checked here.
+    /// committed row, where somebody has looked. The row is checked here, as far as it has not passed.
     pub(crate) fn upsert(
         &mut self,
         read_at: Timestamp,
         row: &[Datum<'_>],
         expiry: Expiry,
         known: Option<Deadline>,
+        passed: Option<&Passed>,
     ) -> Result<()> {
-        self.with_key(row, |staged, key, place| {
+        self.with_key(row, passed, |staged, key, place| {
             let old = staged.rows.find(place.hash, key);
             let known = || match known {
                 None if !staged.truncates() => staged.region.deadline_at(place, key, read_at),
@@ -400,8 +401,14 @@ impl Staged {
     }
 
     /// Writes a row whose key must be new: 23505 if it is pending, or there at `read_at`.
-    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>], expiry: Expiry) -> Result<()> {
-        self.with_key(row, |staged, key, place| staged.insert_at(read_at, place, key, row, expiry))
+    pub(crate) fn insert(
+        &mut self,
+        read_at: Timestamp,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+        passed: Option<&Passed>,
+    ) -> Result<()> {
+        self.with_key(row, passed, |staged, key, place| staged.insert_at(read_at, place, key, row, expiry))
     }
 
     /// Likewise, of a row that was checked.
@@ -436,9 +443,10 @@ impl Staged {
     fn with_key<R>(
         &mut self,
         row: &[Datum<'_>],
+        passed: Option<&Passed>,
         f: impl FnOnce(&mut Self, &[Datum<'_>], KeyPlace) -> Result<R>,
     ) -> Result<R> {
-        self.shape.check_row(row)?;
+        self.shape.check_row_of(row, passed.is_some_and(|passed| passed.is_of(&self.shape)))?;
         // Keys have few columns; one is the rule.
         let many: Vec<Datum<'_>>;
         let key = match self.shape.schema.key[..] {

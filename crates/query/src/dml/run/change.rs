@@ -4,6 +4,7 @@ use arrow::array::RecordBatch;
 use ashlar_base::{Datum, Result, Value};
 use ashlar_store::{Expiry, Pending, Reservation, Snapshot, expires_at_column};
 
+use super::ahead::Ahead;
 use super::outcome::{Outcome, Seen, bytes_of};
 use super::{Returned, Run, check, expiry_of, readers};
 use crate::assign::Assigned;
@@ -61,6 +62,14 @@ impl<'p> Update<'p> {
             .map(|place| Assigned::new(batch.column(place), output.field(place), &column, run.engine.zone()));
         let ends = ends.transpose()?;
         let now = run.engine.store().now_millis();
+        let made = |row: usize| -> Result<Vec<Value>> {
+            let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
+            for (ordinal, assigned) in plan.assigned.iter().zip(&assigned) {
+                new[*ordinal] = assigned.value(row)?;
+            }
+            Ok(new)
+        };
+        let mut ahead = Ahead::new(&plan.region, schema.version, &[]);
         for row in 0..batch.num_rows() {
             let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
             // PostgreSQL updates it once.
@@ -78,11 +87,9 @@ impl<'p> Update<'p> {
             if !run.transaction.lock_to_write(&plan.region, &key, self.key_changes || is_over, &self.snapshot)? {
                 continue;
             }
-            let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
-            for (ordinal, assigned) in plan.assigned.iter().zip(&assigned) {
-                new[*ordinal] = assigned.value(row)?;
-            }
-            check(&plan.region, schema, &new)?;
+            let new = ahead.row(row, batch.num_rows(), made)?;
+            let passed = ahead.passed();
+            check(&plan.region, schema, &new, passed)?;
             self.outcome.count += 1;
             if let Some(row) = returned.row(row, &new) {
                 self.outcome.keep(row)?;
@@ -96,7 +103,8 @@ impl<'p> Update<'p> {
                 self.moved.push((new, expiry));
             } else {
                 let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-                run.transaction.writes.put(&plan.region, schema.version, &self.snapshot, &datums, expiry)?;
+                let (writes, version) = (&mut run.transaction.writes, schema.version);
+                writes.put_passed(&plan.region, version, &self.snapshot, &datums, expiry, passed)?;
             }
         }
         Ok(())

@@ -9,11 +9,12 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock::with_time;
 use ashlar_store::arrow_types::to_arrow_field;
-use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, RowRef, Snapshot, Way, build_array};
+use ashlar_store::{ColumnReader, Expiry, Mutation, Passed, Pending, ReadView, RowRef, Snapshot, Way, build_array};
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
+use super::ahead::Ahead;
 use super::check;
 use super::outcome::{Outcome, Seen, bytes_of};
 use crate::assign::Assigned;
@@ -43,7 +44,7 @@ pub fn insert_inline(
     let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &numbers)?;
     for cells in rows {
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
-        sink.put(transaction, row)?;
+        sink.put(transaction, row, None)?;
     }
     transaction.check_values(&plan.region)?;
     Ok(sink.finish_plain())
@@ -146,7 +147,7 @@ fn row_of(
             }
         }
     }
-    check(&plan.region, &plan.schema, &row)?;
+    check(&plan.region, &plan.schema, &row, None)?;
     Ok(row)
 }
 
@@ -244,25 +245,48 @@ impl<'a> InsertSink<'a> {
                 Assigned::new(batch.column(number), output.field(number), &schema.columns[*ordinal], self.plan.zone)?,
             ));
         }
-        for row in 0..batch.num_rows() {
-            let wants = |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal);
-            let mut values = default_row(self.plan, defaults, &self.numbers, wants)?;
+        let (plan, numbers) = (self.plan, self.numbers.clone());
+        // Numbers are drawn when it is a row's turn: a statement that fails has drawn none for rows behind.
+        let is_drawn = |ordinal: &usize| {
+            let is_counted = matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence(_)));
+            is_counted && !assigned.iter().any(|(target, _)| target == ordinal)
+        };
+        let drawn: Vec<usize> = (0..schema.columns.len()).filter(is_drawn).collect();
+        let made = |row: usize| -> Result<Vec<Value>> {
+            let mut values = default_row(plan, defaults, &numbers, |_| false)?;
             for (ordinal, assigned) in &assigned {
                 values[*ordinal] = assigned.value(row)?;
             }
-            check(&self.plan.region, &schema, &values)?;
-            self.put(transaction, values)?;
+            Ok(values)
+        };
+        let mut ahead = Ahead::new(&plan.region, schema.version, &drawn);
+        for row in 0..batch.num_rows() {
+            let values = ahead.row(row, batch.num_rows(), made);
+            let number = |ordinal: &usize| numbers.take(&plan.region, &schema.columns[*ordinal]);
+            let taken = drawn.iter().map(number).collect::<Result<Vec<Value>>>()?;
+            let mut values = values?;
+            for (ordinal, number) in drawn.iter().zip(taken) {
+                values[*ordinal] = number;
+            }
+            check(&plan.region, &schema, &values, ahead.passed())?;
+            self.put(transaction, values, ahead.passed())?;
         }
         Ok(())
     }
 
-    pub(super) fn put(&mut self, transaction: &mut Transaction, row: Vec<Value>) -> Result<()> {
+    /// Puts a row where it belongs, which may be one of those that have passed the CHECK constraints together.
+    pub(super) fn put(
+        &mut self,
+        transaction: &mut Transaction,
+        row: Vec<Value>,
+        passed: Option<&Passed>,
+    ) -> Result<()> {
         let plan = self.plan;
         let version = plan.schema.version;
         let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
         let key = || plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect::<Vec<Datum<'_>>>();
         if matches!(plan.conflict, Conflict::Fail) {
-            return match transaction.writes.insert(&plan.region, version, &self.snapshot, &datums) {
+            return match transaction.writes.insert_passed(&plan.region, version, &self.snapshot, &datums, passed) {
                 Ok(()) => self.count(row),
                 Err(error) => Err(transaction.taken(&plan.region, &key(), error, &self.snapshot)),
             };
@@ -275,10 +299,11 @@ impl<'a> InsertSink<'a> {
             // ON CONFLICT promises. An insert would fail with 23505, as it must where the conflict is not about the key.
             match &plan.arbiters {
                 Arbiters::Any | Arbiters::Key => {
-                    transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
+                    let (writes, region) = (&mut transaction.writes, &plan.region);
+                    writes.put_passed(region, version, &self.snapshot, &datums, Expiry::Keep, passed)?;
                 }
                 Arbiters::Indexes(_) => {
-                    let done = transaction.writes.insert(&plan.region, version, &self.snapshot, &datums);
+                    let done = transaction.writes.insert_passed(&plan.region, version, &self.snapshot, &datums, passed);
                     done.map_err(|error| transaction.taken(&plan.region, &key(), error, &self.snapshot))?;
                 }
             }
@@ -316,7 +341,7 @@ impl<'a> InsertSink<'a> {
             let field = ashlar_functions::fields::field_of("value", *sql_type);
             updated[*ordinal] = Assigned::new(&value, &field, &plan.schema.columns[*ordinal], plan.zone)?.value(0)?;
         }
-        check(&plan.region, &plan.schema, &updated)?;
+        check(&plan.region, &plan.schema, &updated, None)?;
         let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
         transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
         self.count(updated)

@@ -7,7 +7,7 @@ use ashlar_base::{CheckDef, ColumnId, Datum, Error, ErrorCode, IndexRows, Result
 use ashlar_base::{TableSchema, Value};
 
 use crate::testing::{INT4, schema, store};
-use crate::{Mutation, Region, RowBatch, Store, WriteSet};
+use crate::{Mutation, Region, RowBatch, Snapshot, Store, WriteSet};
 
 #[derive(Debug)]
 struct Below {
@@ -160,4 +160,72 @@ fn rows_that_are_there_are_asked_by_constraints_that_come() {
     last.checks.clear();
     region.alter(Arc::new(last)).unwrap();
     insert(&region, 4, Datum::Int4(1000), 1000).unwrap();
+}
+
+#[test]
+fn rows_pass_together_if_all_of_them_are_fine() {
+    let store = store(4, 16);
+    let region = table(&store, vec![below(10, "z", 1, 5, Some(1)), below(11, "y", 2, 5, Some(1))]);
+    assert!(region.computes_checks());
+    let row = |id: i32, a: i32, b: i32| [id, a, b].map(Value::Int4).to_vec();
+    let fine = [row(1, 1, 1), row(2, 4, 4)];
+    let passed = region.check_together(1, &fine, &[]);
+    assert!(passed.is_some());
+    for rows in [[row(1, 1, 1), row(2, 5, 4)], [row(1, 1, 9), row(2, 1, 1)]] {
+        assert!(region.check_together(1, &rows, &[]).is_none());
+    }
+    // Of another shape, and of a row that is not known as a whole.
+    assert!(region.check_together(2, &fine, &[]).is_none());
+    assert!(region.check_together(1, &fine, &[0]).is_some());
+    assert!(region.check_together(1, &fine, &[2]).is_none());
+    // What has passed is not asked again, while the table has these constraints.
+    let row = [Datum::Int4(1), Datum::Int4(1), Datum::Int4(9)];
+    let passed = passed.as_ref();
+    assert_eq!(named(&region.check_row_of(&row, None).unwrap_err()), "y");
+    region.check_row_of(&row, passed).unwrap();
+    let mut next = TableSchema::clone(&region.schema());
+    next.version += 1;
+    region.alter(Arc::new(next)).unwrap();
+    assert_eq!(named(&region.check_row_of(&row, passed).unwrap_err()), "y");
+    let mut writes = WriteSet::new();
+    assert_eq!(named(&writes.insert_passed(&region, 2, &store.snapshot(), &row, passed).unwrap_err()), "y");
+    // Types are asked of each.
+    let passed = region.check_together(2, &fine, &[]);
+    let wrong = [Datum::Int4(1), Datum::Int8(1), Datum::Int4(1)];
+    let refused = writes.insert_passed(&region, 2, &store.snapshot(), &wrong, passed.as_ref()).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::DatatypeMismatch);
+}
+
+#[test]
+fn rows_of_which_nobody_knows_what_computing_takes_do_not_pass_together() {
+    for (growth, passes) in [(None, false), (Some(1), true), (Some(1 << 30), false)] {
+        let store = store(4, 16);
+        let region = table(&store, vec![below(10, "z", 1, 5, growth)]);
+        let rows = [1, 2].map(|id| [id, 1, 1].map(Value::Int4).to_vec());
+        assert_eq!(region.check_together(1, &rows, &[]).is_some(), passes, "{growth:?}");
+    }
+}
+
+#[test]
+fn rows_that_a_snapshot_sees_are_not_asked_once_more() {
+    let store = store(4, 16);
+    let region = table(&store, Vec::new());
+    (0..40).for_each(|id| insert(&region, id, Datum::Null, 9).unwrap());
+    let snapshot = store.snapshot();
+    let with = |checked: Option<&Snapshot>| {
+        let mut next = TableSchema::clone(&region.schema());
+        next.version += 1;
+        next.checks.push(below(12, "new", 2, 5, None));
+        region.alter_after(Arc::new(next), checked)
+    };
+    assert_eq!(named(&with(None).unwrap_err()), "new");
+    // One that comes later, and one that has changed since.
+    insert(&region, 40, Datum::Null, 9).unwrap();
+    assert_eq!(named(&with(Some(&snapshot)).unwrap_err()), "new");
+    update(&region, 40, &[(2, Datum::Int4(4))]).unwrap();
+    update(&region, 7, &[(2, Datum::Int4(8))]).unwrap();
+    assert_eq!(named(&with(Some(&snapshot)).unwrap_err()), "new");
+    update(&region, 7, &[(2, Datum::Int4(4))]).unwrap();
+    with(Some(&snapshot)).unwrap();
+    assert_eq!(named(&insert(&region, 41, Datum::Null, 9).unwrap_err()), "new");
 }
