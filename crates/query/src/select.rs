@@ -302,11 +302,19 @@ impl SelectPlan {
             let mut at_work = means.turn().work().await?;
             Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
         }
+        let is_counted = limits::are_asked(&plan).map_err(from_datafusion)?;
+        let plan = if is_counted {
+            let context = engine.task_context(Arc::clone(view), means);
+            let runner = Runner { state: Arc::new(state.clone()), context };
+            Box::pin(limits::asked(plan, &runner)).await.map_err(from_optimiser)?
+        } else {
+            plan
+        };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = guards::of_plan(plan).map_err(from_datafusion)?;
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
-            if is_ready {
+            if is_ready && !is_counted {
                 self.ready.keep(state.session_id(), &plan).map_err(from_datafusion)?;
             }
             return Ok(plan);
