@@ -102,6 +102,7 @@ mod with_once;
 
 pub use names::name_outputs;
 pub use planner::Planner;
+pub(crate) use rewrite::row_subqueries::members_of;
 
 use per_row::Runner;
 use ready::Ready;

@@ -104,7 +104,7 @@ pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
 ///
 /// # Errors
 /// 42601 for a subquery of more or fewer columns, 0A000 for one that may give another row each time.
-pub(super) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
+pub(crate) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
     let Some(subquery) = subquery_of(expr) else { return Ok(None) };
     if walk::visit(subquery, &mut Chooses).is_break() {
         let message =
