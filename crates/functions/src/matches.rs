@@ -348,6 +348,17 @@ fn first_match(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(search(whole, 0).map_or(Value::Null, |places| groups_of(whole, &places)))
 }
 
+/// `substring(text from pattern)`: the first parenthesised part of the first match, or all of it where there is none. NULL too of a part
+/// that is not in the match.
+pub fn first_part(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let (whole, search) = (text_of(&args[0]), search_for(text_of(&args[1]), false)?);
+    let found = search(whole, 0).and_then(|places| places.get(1).or(places.first()).copied().flatten());
+    match found {
+        Some((start, stop)) => text(whole.get(start..stop).unwrap_or_default()),
+        None => Ok(Value::Null),
+    }
+}
+
 /// The matches of a pattern, each as the text of an array of its groups, or of all of it where there are none.
 fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let whole = text_of(&args[0]);

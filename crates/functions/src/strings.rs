@@ -1,9 +1,8 @@
 //! Functions of text. Characters are counted, not bytes.
 
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
 use ashlar_base::value::text::{self, TextStyle, Zone};
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
-use datafusion_functions::{crypto, regex, string, unicode};
+use datafusion_functions::{crypto, string, unicode};
 
 use super::catalog::{Body, Call, Function, Overload, R, T, function, of, variadic};
 
@@ -104,7 +103,7 @@ const SUBSTRING: &[Overload] = &[
     of(&[T::Text, T::Int4, T::Int4], TEXT, Body::Engine(unicode::substr)),
     of(&[T::Bytea, T::Int4], R::Is(T::Bytea), Body::Strict(super::bytes::substring)),
     of(&[T::Bytea, T::Int4, T::Int4], R::Is(T::Bytea), Body::Strict(super::bytes::substring)),
-    of(&[T::Text, T::Text], TEXT, Body::Arrays(matched)),
+    of(&[T::Text, T::Text], TEXT, Body::Strict(super::matches::first_part)),
 ];
 
 /// The text of a datum that is one.
@@ -304,19 +303,4 @@ fn replacement(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         super::lengths::check(each.and_then(|each| each.checked_mul(whole.len() + 1)))?;
     }
     text(out)
-}
-
-/// `substring(text from pattern)`: the first parenthesised part of the first match, or all of it.
-fn matched(arrays: &[ArrayRef]) -> datafusion_common::Result<ArrayRef> {
-    let matches = regex::regexpmatch::regexp_match(arrays)?;
-    let lists = matches.as_list::<i32>();
-    let mut builder = StringBuilder::new();
-    for row in 0..lists.len() {
-        let groups = if lists.is_null(row) { None } else { Some(lists.value(row)) };
-        match groups.as_ref().map(|groups| groups.as_string::<i32>()) {
-            Some(groups) if !groups.is_empty() && !groups.is_null(0) => builder.append_value(groups.value(0)),
-            _ => builder.append_null(),
-        }
-    }
-    Ok(std::sync::Arc::new(builder.finish()))
 }

@@ -27,6 +27,7 @@ mod check;
 mod comment;
 mod defaults;
 mod definition;
+mod dependents;
 mod index;
 pub(crate) mod named_sequence;
 pub(crate) mod options;
@@ -427,6 +428,7 @@ async fn drop_tables(
         )
         .with_hint("Drop it by a statement of its own."));
     }
+    dependents::before_tables(engine, transaction, (&names, statement.behavior), means, &mut done).await?;
     for name in names {
         let draft = transaction.draft(engine.catalog());
         engine.catalog().put(draft, &name, None);

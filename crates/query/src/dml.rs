@@ -10,10 +10,11 @@ use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, Table
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, Ident, Query, SelectItem, SetExpr, Statement as AstStatement, TableAlias,
-    TableWithJoins, With,
+    AssignmentTarget, Expr, Ident, Query, SelectItem, SetExpr, Statement as AstStatement, TableAlias, TableWithJoins,
+    With,
 };
 
+use self::assignments::split_assignments;
 use crate::assign::Literal;
 use crate::catalog::CatalogState;
 use crate::columns::Column;
@@ -25,6 +26,7 @@ use crate::select::names::folded;
 use crate::select::nodes::{self, cast};
 
 pub(crate) mod arbiters;
+mod assignments;
 mod change;
 mod conflict;
 mod insert;
@@ -216,31 +218,6 @@ fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr
         }
         _ => Err(no_column(schema, &first)),
     }
-}
-
-/// `SET (a, b) = (x, y)` is `SET a = x, b = y`.
-fn split_assignments(assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
-    let mut result = Vec::with_capacity(assignments.len());
-    for assignment in assignments {
-        match assignment {
-            Assignment { target: AssignmentTarget::Tuple(names), value: Expr::Tuple(values) } => {
-                if names.len() != values.len() {
-                    return Err(Error::new(
-                        ErrorCode::SyntaxError,
-                        "number of columns does not match number of values",
-                    ));
-                }
-                result.extend(
-                    names
-                        .into_iter()
-                        .zip(values)
-                        .map(|(name, value)| Assignment { target: AssignmentTarget::ColumnName(name), value }),
-                );
-            }
-            other => result.push(other),
-        }
-    }
-    Ok(result)
 }
 
 /// A quoted string or a parameter takes the type of the column that it is assigned to, whose length is checked later: a

@@ -102,6 +102,8 @@ mod with_once;
 
 pub use names::name_outputs;
 pub use planner::Planner;
+pub(crate) use rewrite::row_subqueries::members_of;
+pub(crate) use times::is_moment;
 
 use per_row::Runner;
 use ready::Ready;
@@ -302,11 +304,19 @@ impl SelectPlan {
             let mut at_work = means.turn().work().await?;
             Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
         }
+        let is_counted = limits::are_asked(&plan).map_err(from_datafusion)?;
+        let plan = if is_counted {
+            let context = engine.task_context(Arc::clone(view), means);
+            let runner = Runner { state: Arc::new(state.clone()), context };
+            Box::pin(limits::asked(plan, &runner)).await.map_err(from_optimiser)?
+        } else {
+            plan
+        };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = guards::of_plan(plan).map_err(from_datafusion)?;
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
-            if is_ready {
+            if is_ready && !is_counted {
                 self.ready.keep(state.session_id(), &plan).map_err(from_datafusion)?;
             }
             return Ok(plan);

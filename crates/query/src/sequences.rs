@@ -158,6 +158,12 @@ fn named(state: &CatalogState, written: &str) -> Result<(Counting, String)> {
     Ok((found, name))
 }
 
+/// The name of a sequence that an expression names, and the column that counts by it; `None` where there is none.
+pub(crate) fn column_of(state: &CatalogState, written: &str) -> Option<(String, (TableId, ColumnId))> {
+    let (found, name) = named(state, written).ok()?;
+    Some((name, (found.region.id(), found.column.id)))
+}
+
 /// `setval`: the next number of the column that counts by a sequence follows `value`, or is it where it is not called yet. At once, as in
 /// PostgreSQL, whatever becomes of the transaction.
 ///

@@ -213,10 +213,6 @@ impl ScalarUDFImpl for PgCall {
             Body::Strict(of) => self.by_rows(&args.args, rows, true, of).map_err(external)?,
             Body::Text(of) => self.texts(&args.args, rows, of).map_err(external)?,
             Body::Called(of) => self.by_rows(&args.args, rows, false, of).map_err(external)?,
-            Body::Arrays(of) => {
-                let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
-                of(&arrays)?
-            }
             Body::Engine(_) => return internal_err!("{} is the engine's", self.name()),
         };
         if is_constant {

@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Result, ScalarType, SqlType, Value};
 use datafusion_expr::{ScalarUDF, Volatility};
@@ -95,8 +94,6 @@ pub enum Body {
     Called(RowFunction),
     /// Of one `double precision`.
     Float(fn(f64) -> Result<f64>),
-    /// Whole columns, each an array of the same length.
-    Arrays(fn(&[ArrayRef]) -> datafusion_common::Result<ArrayRef>),
     /// The engine's own function, where its meaning is PostgreSQL's.
     Engine(fn() -> Arc<ScalarUDF>),
 }

@@ -78,7 +78,7 @@ fn settle(function: ScalarFunction, schema: &DFSchema, zone: Zone) -> Result<Tra
 }
 
 /// Functions of the engine's whose second argument is a regular expression.
-const OF_PATTERNS: [&str; 3] = ["regexp_replace", "regexp_like", "substring"];
+const OF_PATTERNS: [&str; 2] = ["regexp_replace", "regexp_like"];
 
 /// The function with its pattern in the engine's words, and whether that is new.
 fn with_pattern(mut function: ScalarFunction, schema: &DFSchema) -> Result<(ScalarFunction, bool)> {

@@ -17,8 +17,8 @@ use pg_query::protobuf::{
 };
 
 use super::{
-    Done, check, constraint_kind, defaults, definition, exists, named_sequence, options, primary_key, relation_name,
-    sequence, unique,
+    Done, check, constraint_kind, defaults, definition, dependents, exists, named_sequence, options, primary_key,
+    relation_name, sequence, unique,
 };
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
@@ -330,7 +330,15 @@ impl Alteration<'_> {
 
     fn drop_column(&mut self, command: &AlterTableCmd) -> Result<()> {
         match self.schema.column(&command.name) {
-            Some(ordinal) => drop_column(&mut self.schema, ordinal),
+            Some(ordinal) => {
+                let place = (self.schema.id, self.schema.columns[ordinal].id);
+                let named = dependents::of(self.state, |table, column| (table, column) == place)?;
+                if !named.is_empty() {
+                    let object = format!("column {} of table {}", command.name, self.name);
+                    return Err(dependents::refusal(&object, &named).with_hint("Drop these defaults before."));
+                }
+                drop_column(&mut self.schema, ordinal)
+            }
             None if command.missing_ok => {
                 self.done.notices.push(Error::new(
                     ErrorCode::SuccessfulCompletion,

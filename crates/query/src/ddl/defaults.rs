@@ -10,10 +10,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use pg_query::protobuf::a_const;
 use pg_query::{NodeEnum, NodeRef};
 
+use super::named_sequence;
 use crate::assign::{Assigned, Literal};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::select::{Planner, SelectPlan};
+use crate::select::{Planner, SelectPlan, is_moment};
 use crate::sql_types;
 use crate::statement::{expression_text, selecting};
 
@@ -122,6 +123,15 @@ fn text_of(expr: &pg_query::Node) -> Result<String> {
         let what = match node {
             NodeRef::ColumnRef(_) => "column reference",
             NodeRef::SubLink(_) => "subquery",
+            NodeRef::TypeCast(cast) => {
+                // PostgreSQL reads the word once, when the default is made.
+                let written = cast.arg.as_ref().and_then(|arg| named_sequence::text_of(arg));
+                if written.is_some_and(is_moment) {
+                    return Err(Error::unsupported("a default that names a moment as a constant is not supported")
+                        .with_hint("Use current_date or current_timestamp."));
+                }
+                continue;
+            }
             _ => continue,
         };
         return Err(no_read(what));

@@ -15,6 +15,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_functions::error::external;
 use ashlar_functions::guards;
+use ashlar_functions::single_row::VALUE_OF_ONE;
 use ashlar_functions::tree::{
     any_node, any_part, each_expression_of, each_node, each_part, rewrite_expressions, rewrite_expressions_of,
     rewrite_nodes, rewrite_parts,
@@ -173,6 +174,12 @@ fn branches(expr: Expr, schema: &DFSchema, runner: &Runner) -> Result<Transforme
 
 /// Makes a function of a value that is a subquery; whether it was one, and may be NULL, as it is for the rows that it is not run for.
 fn guarded(value: &mut Expr, guard: Expr, schema: &DFSchema, runner: &Runner) -> Result<bool> {
+    if let Expr::ScalarFunction(function) = value
+        && function.func.name() == VALUE_OF_ONE
+        && let [rows] = &mut function.args[..]
+    {
+        return guarded(rows, guard, schema, runner);
+    }
     let is_one = match &*value {
         Expr::ScalarSubquery(Subquery { subquery, .. }) => !free_columns(subquery)?.is_empty() && may_be_null(subquery),
         _ => false,

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, UnaryOperator, Value,
-    VisitorMut,
+    Assignment, AssignmentTarget, BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, UnaryOperator, Value, VisitorMut,
 };
 
 use super::lowering;
@@ -22,7 +22,17 @@ use super::numerics;
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     precedence::settle(statement)?;
     match statement {
-        Statement::Update(update) => row_subqueries::conditions(&mut update.selection)?,
+        Statement::Update(update) => {
+            row_subqueries::conditions(&mut update.selection)?;
+            for Assignment { target, value } in &mut update.assignments {
+                // `SET (a, b) = ROW(x, y)`
+                if matches!(target, AssignmentTarget::Tuple(_))
+                    && let Some(members) = rows::members(value)
+                {
+                    *value = Expr::Tuple(members);
+                }
+            }
+        }
         Statement::Delete(delete) => row_subqueries::conditions(&mut delete.selection)?,
         _ => {}
     }
@@ -35,7 +45,7 @@ mod operators;
 mod patterns;
 mod precedence;
 mod queries;
-mod row_subqueries;
+pub(super) mod row_subqueries;
 mod rows;
 mod sets;
 mod tables;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::single_row::SINGLE_ROW;
+use ashlar_functions::single_row::{SINGLE_ROW, value_of_one};
 use ashlar_functions::tree::{any_expression, rewrite_conjuncts, rewrite_expressions, rewrite_parts};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
@@ -17,23 +17,59 @@ use datafusion::logical_expr::{
     when,
 };
 
-/// Makes subqueries for a value fail where they have more than one row, and says that they give NULL where they have none.
+/// Makes subqueries for a value fail where they have more than one row and the value is asked for, and says that they give NULL where they
+/// have none.
 pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let is_wanted = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if is_row_wanted(subquery)));
+    let is_wanted =
+        |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if !has_one_row(&subquery.subquery)));
     if !any_expression(&plan, is_wanted)? {
         return Ok(plan);
     }
     let mut is_other = false;
     let plan = rewrite_expressions(plan, |expr, _| match expr {
         Expr::ScalarSubquery(subquery) if is_row_wanted(&subquery) => {
-            let Subquery { subquery, outer_ref_columns, spans } = subquery;
-            is_other |= !subquery.schema().field(0).is_nullable();
-            let subquery = Arc::new(one_row(Arc::unwrap_or_clone(subquery))?);
-            Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, spans })))
+            is_other |= !subquery.subquery.schema().field(0).is_nullable();
+            value_of(subquery).map(Transformed::yes)
+        }
+        Expr::Case(mut case) => {
+            let mut changed = false;
+            let whens = case.when_then_expr.iter_mut().enumerate().flat_map(|(at, (when, then))| {
+                // The first condition is asked of every row.
+                [Some(when).filter(|_| at > 0), Some(then)]
+            });
+            for part in whens.flatten().chain(&mut case.else_expr) {
+                changed |= asked_at_times(part)?;
+            }
+            Ok(Transformed::new_transformed(Expr::Case(case), changed))
+        }
+        Expr::ScalarFunction(mut function) if function.func.name() == "coalesce" => {
+            let mut changed = false;
+            for arg in function.args.iter_mut().skip(1) {
+                changed |= asked_at_times(arg)?;
+            }
+            Ok(Transformed::new_transformed(Expr::ScalarFunction(function), changed))
         }
         other => Ok(Transformed::no(other)),
     })?;
     if is_other { with_nullable_references(plan) } else { Ok(plan) }
+}
+
+/// Counts the rows of subqueries by themselves where their value is asked for: the engine, which runs them beforehand, would refuse them
+/// for rows that do not ask. Whether there were any.
+fn asked_at_times(expr: &mut Expr) -> Result<bool> {
+    let counted = rewrite_parts(std::mem::take(expr), |part| match part {
+        Expr::ScalarSubquery(subquery) if !has_one_row(&subquery.subquery) => value_of(subquery).map(Transformed::yes),
+        other => Ok(Transformed::no(other)),
+    })?;
+    *expr = counted.data;
+    Ok(counted.transformed)
+}
+
+/// The value of a subquery's one row.
+fn value_of(subquery: Subquery) -> Result<Expr> {
+    let Subquery { subquery, outer_ref_columns, spans } = subquery;
+    let subquery = Arc::new(one_row(Arc::unwrap_or_clone(subquery))?);
+    Ok(value_of_one(Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, spans })))
 }
 
 /// The plan whose references to rows around may all be NULL. Each has a copy of the field that it refers to, which is an older one

@@ -3,8 +3,8 @@
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, IntervalFields,
-    TimezoneInfo, Value, WindowFrameBound, WindowType,
+    BinaryOperator, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
+    IntervalFields, TimezoneInfo, Value, WindowFrameBound, WindowType,
 };
 
 use super::nodes::{call, cast_as};
@@ -19,6 +19,10 @@ const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", 
 pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
     if let Some(string) = counted_cast(expr)? {
         *expr = interval_of(string);
+        return Ok(());
+    }
+    if let Some(moment) = moment(expr) {
+        *expr = moment;
         return Ok(());
     }
     match expr {
@@ -50,6 +54,53 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// The words that name a moment, each with the days between today and it; `None` for the moment itself.
+const MOMENTS: [(&str, Option<&str>); 4] =
+    [("now", None), ("today", Some("0")), ("tomorrow", Some("1")), ("yesterday", Some("-1"))];
+
+/// Whether a quoted constant is such a word.
+pub(crate) fn is_moment(written: &str) -> bool {
+    days_of(written).is_some()
+}
+
+fn days_of(written: &str) -> Option<Option<&'static str>> {
+    let word = written.trim();
+    MOMENTS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)).map(|(_, days)| *days)
+}
+
+/// `'today'::date` and the like by the functions that tell the time. Something is added to them, or the output would have their name.
+fn moment(expr: &Expr) -> Option<Expr> {
+    let (written, data_type) = match expr {
+        Expr::Cast { expr: inner, data_type, format: None, .. } => match inner.as_ref() {
+            Expr::Value(value) => (&value.value, data_type),
+            _ => return None,
+        },
+        Expr::TypedString(typed) => (&typed.value.value, &typed.data_type),
+        _ => return None,
+    };
+    let Value::SingleQuotedString(written) = written else { return None };
+    let plus = |left: Expr, right: Expr| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::Plus,
+        right: Box::new(right),
+    };
+    let day = |days: &str| {
+        let days = cast_as(text(days.to_owned()), DataType::Integer(None));
+        plus(call("current_date", Vec::new()), days)
+    };
+    let nothing = || interval_of("0 days".to_owned());
+    let said = match (days_of(written)?, data_type) {
+        (Some(days), DataType::Date | DataType::Timestamp(None, _)) => day(days),
+        (None, DataType::Date) => day("0"),
+        (None, DataType::Timestamp(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)) => {
+            plus(call("localtimestamp", Vec::new()), nothing())
+        }
+        (None, DataType::Timestamp(None, _)) => plus(call("current_timestamp", Vec::new()), nothing()),
+        _ => return None,
+    };
+    Some(cast_as(Expr::Nested(Box::new(said)), data_type.clone()))
 }
 
 /// Puts an expression back that DataFusion wants as it was: the offsets of a window's frame.

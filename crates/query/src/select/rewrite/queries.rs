@@ -34,6 +34,15 @@ pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
     let Some(order) = &query.order_by else { return ControlFlow::Continue(()) };
     let OrderByKind::Expressions(items) = &order.kind else { return ControlFlow::Continue(()) };
     for item in items {
+        // With a collation it is a number, not a position.
+        if is_collated(&item.expr)
+            && let Expr::Value(constant) = without_collation(&item.expr)
+            && let Value::Number(digits, _) = &constant.value
+        {
+            let of = if digits.bytes().all(|digit| digit.is_ascii_digit()) { "integer" } else { "numeric" };
+            let message = format!("collations are not supported by type {of}");
+            return ControlFlow::Break(Error::new(ErrorCode::DatatypeMismatch, message));
+        }
         let (constant, is_negative) = match &item.expr {
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => (expr.as_ref(), true),
             expr => (expr, false),

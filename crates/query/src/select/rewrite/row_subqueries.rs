@@ -10,7 +10,8 @@
 //!   NOT CASE WHEN EXISTS (... WHERE equal) THEN false WHEN EXISTS (... WHERE equal IS NULL) THEN NULL ELSE true END
 //! ```
 //!
-//! And `(a, b) < (SELECT x, y ...)`, whose one row is taken apart.
+//! `(a, b) > ANY (SELECT x, y ...)` and ALL are said so too, with their own comparison. And `(a, b) < (SELECT x, y ...)`, whose one row is
+//! taken apart.
 
 use std::ops::ControlFlow;
 
@@ -23,13 +24,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::copies::{Copies, nodes_of};
-use super::rows::{equal, members};
+use super::rows::{compare, equal, members};
 use crate::select::aliases::{ROWS_OF_SUBQUERY, wrong_width};
 use crate::select::names::folded;
 
-/// A row and the subquery whose rows it is looked for in.
+/// A row and the subquery whose rows it is compared with: whether the comparison holds for one of them, or for none.
 struct Search<'e> {
     row: Vec<Expr>,
+    op: BinaryOperator,
     subquery: &'e Query,
     negated: bool,
 }
@@ -63,6 +65,8 @@ fn last(expr: &mut Expr) -> Result<()> {
     };
     let said = match Search::of(inner) {
         None => return Ok(()),
+        // Said as a value, where what is said twice is counted.
+        Some(search) if search.op != BinaryOperator::Eq => return Ok(()),
         Some(search) => {
             let equal = search.equal()?;
             let negated = search.negated != is_denied;
@@ -80,7 +84,7 @@ fn last(expr: &mut Expr) -> Result<()> {
 pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
     let Some(search) = Search::of(expr) else { return Ok(None) };
     copies.take(nodes_of(search.subquery) + search.row.iter().map(nodes_of).sum::<usize>())?;
-    let equal = search.equal()?;
+    let equal = search.comparison(copies)?;
     let (found, none) = if search.negated { ("true", "false") } else { ("false", "true") };
     let template = format!("SELECT NOT (CASE WHEN true THEN {found} WHEN true THEN NULL ELSE {none} END)");
     let unexpected = || Error::internal("a template is a query");
@@ -104,14 +108,15 @@ pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
 ///
 /// # Errors
 /// 42601 for a subquery of more or fewer columns, 0A000 for one that may give another row each time.
-pub(super) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
+pub(crate) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
     let Some(subquery) = subquery_of(expr) else { return Ok(None) };
     if walk::visit(subquery, &mut Chooses).is_break() {
         let message =
             "comparing a row with that of a subquery which limits its rows or calls such functions is not supported";
         return Err(Error::unsupported(message).with_hint("Compute its row in a query in FROM."));
     }
-    let rows = Search { row: vec![Expr::value(Value::Null); width], subquery, negated: false };
+    let row = vec![Expr::value(Value::Null); width];
+    let rows = Search { row, op: BinaryOperator::Eq, subquery, negated: false };
     let member = |place: usize| -> Result<Expr> {
         let mut query = rows.query()?;
         let name = vec![Ident::with_quote('"', ROWS_OF_SUBQUERY), column(place)];
@@ -164,16 +169,26 @@ impl<'e> Search<'e> {
         Some(match expr {
             Expr::Nested(inner) => return Self::of(inner),
             Expr::InSubquery { expr: row, subquery, negated } => {
-                Self { row: members(row)?, subquery, negated: *negated }
+                Self { row: members(row)?, op: BinaryOperator::Eq, subquery, negated: *negated }
             }
-            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
-                Self { row: members(left)?, subquery: subquery_of(right)?, negated: false }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                // Only what is the opposite of another one compares rows.
+                opposite(compare_op)?;
+                Self { row: members(left)?, op: compare_op.clone(), subquery: subquery_of(right)?, negated: false }
             }
-            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
-                Self { row: members(left)?, subquery: subquery_of(right)?, negated: true }
+            Expr::AllOp { left, compare_op, right } => {
+                let op = opposite(compare_op)?;
+                Self { row: members(left)?, op, subquery: subquery_of(right)?, negated: true }
             }
             _ => return None,
         })
+    }
+
+    /// The columns of a row of the subquery.
+    fn columns(&self) -> Vec<Expr> {
+        let columns = (0..self.row.len())
+            .map(|place| Expr::CompoundIdentifier(vec![Ident::with_quote('"', ROWS_OF_SUBQUERY), column(place)]));
+        columns.collect()
     }
 
     /// Whether a row of the subquery is the row.
@@ -181,9 +196,16 @@ impl<'e> Search<'e> {
         if self.row.iter().any(|member| members(member).is_some()) {
             return Err(Error::unsupported("comparing rows of rows is not supported"));
         }
-        let columns = (0..self.row.len())
-            .map(|place| Expr::CompoundIdentifier(vec![Ident::with_quote('"', ROWS_OF_SUBQUERY), column(place)]));
-        Ok(equal(&columns.collect::<Vec<Expr>>(), &self.row))
+        Ok(equal(&self.columns(), &self.row))
+    }
+
+    /// Whether the comparison holds for a row of the subquery.
+    fn comparison(&self, copies: &mut Copies) -> Result<Expr> {
+        if self.op == BinaryOperator::Eq {
+            return self.equal();
+        }
+        let (row, columns) = (Expr::Tuple(self.row.clone()), Expr::Tuple(self.columns()));
+        compare(&row, &self.op, &columns, copies)?.ok_or_else(|| Error::internal("rows are compared with rows"))
     }
 
     fn exists(&self, condition: Expr, negated: bool) -> Result<Expr> {
@@ -212,6 +234,19 @@ impl<'e> Search<'e> {
         select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
         Ok(query)
     }
+}
+
+/// What is true where a comparison is false.
+fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Eq => BinaryOperator::NotEq,
+        BinaryOperator::NotEq => BinaryOperator::Eq,
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        _ => return None,
+    })
 }
 
 fn subquery_of(expr: &Expr) -> Option<&Query> {
