@@ -11,7 +11,7 @@ use super::{Done, alter, named_sequence};
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::means::Means;
+use crate::resources::Means;
 use crate::sequences;
 use crate::sql_types::string_of;
 use crate::transaction::Transaction;
