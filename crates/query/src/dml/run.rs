@@ -76,12 +76,13 @@ impl Run<'_> {
                     None => None,
                 };
                 let mut defaults = self.defaults(plan, snapshot.clone()).await?;
-                for (number, cells) in rows.iter().enumerate() {
-                    if number > 0 && plan.has_volatile_default() {
+                // Where a default is another one for each row, each is by itself.
+                let together = if plan.has_volatile_default() { 1 } else { rows.len().max(1) };
+                for (number, rows) in rows.chunks(together).enumerate() {
+                    if number > 0 {
                         defaults = self.defaults(plan, snapshot.clone()).await?;
                     }
-                    let row = sink.row_of_cells(cells, self.parameters, computed.as_ref(), &defaults)?;
-                    sink.put(self.transaction, row, None)?;
+                    sink.put_values(self.transaction, rows, self.parameters, computed.as_ref(), &defaults)?;
                 }
             }
             Source::Query(select) => {

@@ -66,7 +66,7 @@ impl Check {
     fn is_fine<'d>(&self, mut rows: Range<usize>, value: &impl Fn(usize, usize) -> Datum<'d>) -> bool {
         let condition = &self.definition.condition;
         if condition.condition().is_some() {
-            return rows.all(|row| self.known(&|ordinal| value(row, ordinal)) == Some(false));
+            return rows.all(|row| self.known(&|ordinal: usize| value(row, ordinal)) == Some(false));
         }
         if condition.growth().is_none() {
             return false;

@@ -258,6 +258,8 @@ fn of_many_rows_the_first_that_is_forbidden_is_told_of() {
         detail("UPDATE t SET v = v + 2000 WHERE id > 1990 AND v < 2001"),
         "Failing row contains (2000, 4000, 6000)."
     );
+    let values = "INSERT INTO t (id, v) VALUES (5000, 3999), (5001, 4000), (5002, -1)";
+    assert_eq!(detail(values), "Failing row contains (5001, 4000, 7914).");
     // An error of computing is the error.
     alone(&engine, "ALTER TABLE t DROP CONSTRAINT b, ADD CONSTRAINT d CHECK (10 / (v - 5000) < 100)").unwrap();
     assert_eq!(code(&engine, "UPDATE t SET v = v + 2000"), ErrorCode::DivisionByZero);

@@ -1,6 +1,6 @@
 //! Rows that are made before they are written, so that CHECK constraints are computed of many of them at once.
 //!
-//! Called by INSERT ... SELECT and UPDATE for the rows of a batch. Where no constraint has to be computed, each row is made when it is
+//! Called by INSERT and UPDATE for the rows of a batch or of a VALUES list. Where no constraint has to be computed, each row is made when it is
 //! written. What is wrong with a row is always found when it is its turn: errors are those of the first row that has one.
 
 use std::mem;

@@ -42,10 +42,7 @@ pub fn insert_inline(
     let snapshot = transaction.snapshot(engine.store());
     let numbers = transaction.numbers.clone().unwrap_or_default();
     let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &numbers)?;
-    for cells in rows {
-        let row = sink.row_of_cells(cells, parameters, None, &[])?;
-        sink.put(transaction, row, None)?;
-    }
+    sink.put_values(transaction, rows, parameters, None, &[])?;
     transaction.check_values(&plan.region)?;
     Ok(sink.finish_plain())
 }
@@ -129,10 +126,26 @@ fn row_of(
     defaults: &[(usize, Value)],
     numbers: &Numbers,
 ) -> Result<Vec<Value>> {
-    let mut row = default_row(plan, defaults, numbers, |ordinal| {
-        !plan.targets.contains(&ordinal)
-            || plan.targets.iter().zip(cells).any(|(target, cell)| *target == ordinal && matches!(cell, Cell::Default))
-    })?;
+    let row = default_row(plan, defaults, numbers, |ordinal| is_default(plan, cells, ordinal))?;
+    let row = filled(plan, row, cells, parameters, computed)?;
+    check(&plan.region, &plan.schema, &row, None)?;
+    Ok(row)
+}
+
+/// Whether a row of a VALUES list takes a column's default.
+fn is_default(plan: &InsertPlan, cells: &[Cell], ordinal: usize) -> bool {
+    !plan.targets.contains(&ordinal)
+        || plan.targets.iter().zip(cells).any(|(target, cell)| *target == ordinal && matches!(cell, Cell::Default))
+}
+
+/// A row of defaults with the values of its cells.
+fn filled(
+    plan: &InsertPlan,
+    mut row: Vec<Value>,
+    cells: &[Cell],
+    parameters: &[Value],
+    computed: Option<&(RecordBatch, Arc<Schema>)>,
+) -> Result<Vec<Value>> {
     for (ordinal, cell) in plan.targets.iter().zip(cells) {
         match cell {
             Cell::Operand(operand) => row[*ordinal] = operand.value(parameters)?,
@@ -147,7 +160,6 @@ fn row_of(
             }
         }
     }
-    check(&plan.region, &plan.schema, &row, None)?;
     Ok(row)
 }
 
@@ -171,6 +183,21 @@ fn default_row(
         _ => Ok(Value::Null),
     };
     plan.schema.columns.iter().enumerate().map(value).collect()
+}
+
+/// A row, or why there is none, with numbers for columns that count. They are drawn when it is the row's turn: a statement that fails has
+/// drawn none for rows behind.
+///
+/// # Errors
+/// 2200H after the last number of a sequence, and then that of the row.
+fn numbered(plan: &InsertPlan, row: Result<Vec<Value>>, drawn: &[usize], numbers: &Numbers) -> Result<Vec<Value>> {
+    let number = |ordinal: &usize| numbers.take(&plan.region, &plan.schema.columns[*ordinal]);
+    let taken = drawn.iter().map(number).collect::<Result<Vec<Value>>>()?;
+    let mut row = row?;
+    for (ordinal, number) in drawn.iter().zip(taken) {
+        row[*ordinal] = number;
+    }
+    Ok(row)
 }
 
 /// The values of a row that is there.
@@ -230,6 +257,42 @@ impl<'a> InsertSink<'a> {
         row_of(self.plan, cells, parameters, computed, defaults, &self.numbers)
     }
 
+    /// Puts the rows of a VALUES list, whose defaults are the same for all of them.
+    pub(super) fn put_values(
+        &mut self,
+        transaction: &mut Transaction,
+        rows: &[Vec<Cell>],
+        parameters: &[Value],
+        computed: Option<&(RecordBatch, Arc<Schema>)>,
+        defaults: &[(usize, Value)],
+    ) -> Result<()> {
+        let plan = self.plan;
+        if rows.len() < 2 || !plan.region.computes_checks() {
+            for cells in rows {
+                let row = self.row_of_cells(cells, parameters, computed, defaults)?;
+                self.put(transaction, row, None)?;
+            }
+            return Ok(());
+        }
+        let numbers = self.numbers.clone();
+        let counted =
+            |ordinal: &usize| matches!(plan.schema.columns[*ordinal].default, Some(ColumnDefault::Sequence(_)));
+        let counted: Vec<usize> = (0..plan.schema.columns.len()).filter(counted).collect();
+        let made = |at: usize| {
+            filled(plan, default_row(plan, defaults, &numbers, |_| false)?, &rows[at], parameters, computed)
+        };
+        let mut ahead = Ahead::new(&plan.region, plan.schema.version, &counted);
+        for (at, cells) in rows.iter().enumerate() {
+            let drawn: Vec<usize> =
+                counted.iter().copied().filter(|&ordinal| is_default(plan, cells, ordinal)).collect();
+            let row = ahead.row(at, rows.len(), made);
+            let row = numbered(plan, row, &drawn, &numbers)?;
+            check(&plan.region, &plan.schema, &row, ahead.passed())?;
+            self.put(transaction, row, ahead.passed())?;
+        }
+        Ok(())
+    }
+
     pub(super) fn put_batch(
         &mut self,
         transaction: &mut Transaction,
@@ -246,7 +309,6 @@ impl<'a> InsertSink<'a> {
             ));
         }
         let (plan, numbers) = (self.plan, self.numbers.clone());
-        // Numbers are drawn when it is a row's turn: a statement that fails has drawn none for rows behind.
         let is_drawn = |ordinal: &usize| {
             let is_counted = matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence(_)));
             is_counted && !assigned.iter().any(|(target, _)| target == ordinal)
@@ -262,12 +324,7 @@ impl<'a> InsertSink<'a> {
         let mut ahead = Ahead::new(&plan.region, schema.version, &drawn);
         for row in 0..batch.num_rows() {
             let values = ahead.row(row, batch.num_rows(), made);
-            let number = |ordinal: &usize| numbers.take(&plan.region, &schema.columns[*ordinal]);
-            let taken = drawn.iter().map(number).collect::<Result<Vec<Value>>>()?;
-            let mut values = values?;
-            for (ordinal, number) in drawn.iter().zip(taken) {
-                values[*ordinal] = number;
-            }
+            let values = numbered(plan, values, &drawn, &numbers)?;
             check(&plan.region, &schema, &values, ahead.passed())?;
             self.put(transaction, values, ahead.passed())?;
         }

@@ -63,7 +63,7 @@ fn check(engine: &Engine, stated: &str, is_known: bool) {
             Some([Value::Null]) => None,
             other => panic!("{stated} is {other:?}"),
         };
-        assert_eq!(condition_holds(condition, &|place| row[place].as_datum()), twin, "{stated} of {row:?}");
+        assert_eq!(condition_holds(condition, &|place: usize| row[place].as_datum()), twin, "{stated} of {row:?}");
     }
 }
 

@@ -9,7 +9,7 @@ fn compared(left: Operand, comparison: Comparison, right: Operand) -> Condition 
 }
 
 fn is(condition: &Condition, row: &[Datum<'_>]) -> Option<bool> {
-    holds(condition, &|place| row[place].clone())
+    holds(condition, &|place: usize| row[place].clone())
 }
 
 #[test]
