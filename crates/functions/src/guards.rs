@@ -305,7 +305,7 @@ fn is_total_call(function: &ScalarFunction) -> bool {
 }
 
 /// Whether an expression is to be evaluated once: it may give something else the next time, or asks a query.
-fn is_single(expr: &Expr) -> bool {
+pub fn is_single(expr: &Expr) -> bool {
     let found = any_part(expr, |part| {
         Ok(match part {
             Expr::ScalarFunction(function) => part.is_volatile_node() || function.func.as_async().is_some(),

@@ -428,7 +428,7 @@ async fn drop_tables(
         )
         .with_hint("Drop it by a statement of its own."));
     }
-    dependents::before_tables(engine, transaction, (&names, statement.behavior), means, &mut done).await?;
+    dependents::before_tables(engine, transaction, (names.as_slice(), statement.behavior), means, &mut done).await?;
     for name in names {
         let draft = transaction.draft(engine.catalog());
         engine.catalog().put(draft, &name, None);

@@ -217,6 +217,18 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
                 function.args = met(function.args, schema);
                 Transformed::yes(Expr::ScalarFunction(function))
             }
+            // What stands in for a row that is not there is a value like those of the others.
+            Expr::WindowFunction(mut function)
+                if matches!(function.fun.name(), "lag" | "lead")
+                    && function.params.args.get(2).is_some_and(is_open) =>
+            {
+                if let [value, _, other] = &mut function.params.args[..]
+                    && let Some(sql_type) = known(value, schema)
+                {
+                    *other = typed(other.clone(), field_of("parameter", sql_type));
+                }
+                Transformed::yes(Expr::WindowFunction(function))
+            }
             Expr::Cast(mut cast) if is_open(&cast.expr) => {
                 cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));
                 Transformed::yes(Expr::Cast(cast))

@@ -54,6 +54,7 @@ mod balance;
 mod casts;
 pub(crate) mod dialect;
 pub(crate) mod expiry;
+mod frames;
 mod from_functions;
 mod gathering;
 mod group_keys;

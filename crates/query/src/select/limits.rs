@@ -3,7 +3,6 @@
 //! Runs before the types of parameters are settled, and again where a count is asked of a subquery, right before the query that it is a count
 //! of. That a count is not negative is found when its value is known.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ashlar_base::value::text::{self, TextStyle};
@@ -101,15 +100,15 @@ pub(super) async fn asked(plan: LogicalPlan, runner: &Runner) -> Result<LogicalP
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    let mut known: HashMap<Expr, ScalarValue> = HashMap::new();
+    let mut known: Vec<(Expr, ScalarValue)> = Vec::with_capacity(wanted.len());
     for count in wanted {
-        if !known.contains_key(&count) {
+        if !known.iter().any(|(other, _)| *other == count) {
             let value = found(count.clone(), runner).await?;
-            known.insert(count, value);
+            known.push((count, value));
         }
     }
-    let counted = |count: Box<Expr>| match known.get(count.as_ref()) {
-        Some(value) => Box::new(Expr::Literal(value.clone(), None)),
+    let counted = |count: Box<Expr>| match known.iter().find(|(other, _)| *other == *count) {
+        Some((_, value)) => Box::new(Expr::Literal(value.clone(), None)),
         None => count,
     };
     rewrite_nodes(plan, |node| match node {

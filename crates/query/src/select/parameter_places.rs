@@ -1,4 +1,4 @@
-//! Parameters as arguments of functions that want an integer or a number of seconds: each gets a cast that says so.
+//! Parameters that stand where a function wants a number or a boolean: a cast around each says which.
 //!
 //! Called before the other passes over a query. The engine asks these functions for their types before the types of
 //! parameters are known, and finds none for an argument without a type. A type that the client has declared stays.
@@ -17,18 +17,22 @@ use super::nodes::cast;
 use crate::parameters::number_of;
 
 const INTEGER: Option<ScalarType> = Some(ScalarType::Int4);
-const SECONDS: Option<ScalarType> = Some(ScalarType::Float8);
+const DOUBLE: Option<ScalarType> = Some(ScalarType::Float8);
+const NUMBER: Option<ScalarType> = Some(ScalarType::Int8);
+const WHETHER: Option<ScalarType> = Some(ScalarType::Bool);
 
 /// Functions with the types of their first arguments; `None` for one that may be of any.
-static PLACES: [(&str, &[Option<ScalarType>]); 8] = [
+static PLACES: [(&str, &[Option<ScalarType>]); 10] = [
     ("make_date", &[INTEGER, INTEGER, INTEGER]),
-    ("make_time", &[INTEGER, INTEGER, SECONDS]),
-    ("make_timestamp", &[INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, SECONDS]),
-    ("make_interval", &[INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, SECONDS]),
+    ("make_time", &[INTEGER, INTEGER, DOUBLE]),
+    ("make_timestamp", &[INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE]),
+    ("make_interval", &[INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, DOUBLE]),
     ("ntile", &[INTEGER]),
     ("lag", &[None, INTEGER]),
     ("lead", &[None, INTEGER]),
     ("nth_value", &[None, INTEGER]),
+    ("percentile_cont", &[DOUBLE]),
+    ("setval", &[None, NUMBER, WHETHER]),
 ];
 
 /// Puts the casts in. To do it again changes nothing.

@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, arrays, casts, group_keys, grouping, joins, labels, name_outputs, numbered, ordering,
-    parameter_places, qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows,
+    Planner, aliases, ambiguous, arrays, casts, frames, group_keys, grouping, joins, labels, name_outputs, numbered,
+    ordering, parameter_places, qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows,
     with_once,
 };
 
@@ -19,6 +19,7 @@ use super::{
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
     arrays::declare(query, declared);
     parameter_places::settle(query, declared);
+    frames::settle(planner, query)?;
     numbered::check(query)?;
     scopes::rename_hidden(query)?;
     if references::settle(query)? {

@@ -190,27 +190,17 @@ fn guarded(value: &mut Expr, guard: Expr, schema: &DFSchema, runner: &Runner) ->
     Ok(is_one)
 }
 
-/// Whether an expression has a value, or NULL, for any row.
+/// Whether an expression has a value, or NULL, for any row, and may be evaluated once more. What is computed of constants alone may fail too
+/// where nobody asks it.
 fn cannot_fail(expr: &Expr) -> bool {
-    match expr {
-        Expr::Column(_) | Expr::Literal(..) => true,
-        Expr::IsNull(inner) | Expr::IsNotNull(inner) | Expr::IsTrue(inner) | Expr::Not(inner) => cannot_fail(inner),
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let is_plain = matches!(
-                op,
-                Operator::And
-                    | Operator::Or
-                    | Operator::Eq
-                    | Operator::NotEq
-                    | Operator::Lt
-                    | Operator::LtEq
-                    | Operator::Gt
-                    | Operator::GtEq
-            );
-            is_plain && cannot_fail(left) && cannot_fail(right)
-        }
-        _ => false,
-    }
+    let is_computed = |part: &Expr| {
+        let is_call = matches!(
+            part,
+            Expr::ScalarFunction(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::Divide | Operator::Modulo, .. })
+        );
+        Ok(is_call && !part.any_column_refs())
+    };
+    !guards::may_fail(expr) && !guards::is_single(expr) && !any_part(expr, is_computed).unwrap_or(true)
 }
 
 fn may_be_null(subquery: &LogicalPlan) -> bool {

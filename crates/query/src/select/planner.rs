@@ -13,7 +13,7 @@ use ashlar_functions::error::{external, from_datafusion, undefined_table};
 use ashlar_functions::sql;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
-use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
+use datafusion::common::{DFSchema, ScalarValue, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{TableProvider, ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
@@ -144,6 +144,21 @@ impl<'a> Planner<'a> {
         let plan = self.logical(AstStatement::Query(query), declared).and_then(|plan| self.analysed(plan)).ok()?;
         let field = plan.schema().field(0);
         if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
+    }
+
+    /// The value of an expression that reads no columns; `None` where it has none before it runs, or cannot be planned by itself.
+    pub(super) fn value_of(&self, expr: datafusion::sql::sqlparser::ast::Expr) -> Option<ScalarValue> {
+        let Ok(AstStatement::Query(mut query)) = parse("SELECT 1") else { return None };
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.projection = vec![SelectItem::UnnamedExpr(expr)];
+        }
+        let plan = self.logical(AstStatement::Query(query), &[]).and_then(|plan| self.analysed(plan)).ok()?;
+        let plan = self.state.optimizer().optimize(plan, self.state, |_, _| {}).ok()?;
+        let LogicalPlan::Projection(projection) = &plan else { return None };
+        match projection.expr.first()?.clone().unalias() {
+            Expr::Literal(value, _) => Some(value),
+            _ => None,
+        }
     }
 
     /// A logical plan whose columns have their types, for who asks for no more than these.

@@ -80,6 +80,15 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
                 }
                 _ => None,
             },
+            // Which is what a window's frame does that says nothing of it.
+            Token::Exclude => match (tokens.get(number + 1), tokens.get(number + 2)) {
+                (Some(no), Some(others)) if no.token() == Token::No && others.token() == Token::Others => {
+                    taken = range(others).1;
+                    number += 2;
+                    Some(String::new())
+                }
+                _ => None,
+            },
             Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
             Token::Usconst | Token::Uident => {
                 let mut escape = '\\';
@@ -180,7 +189,7 @@ fn wrapped(text: &str) -> Option<String> {
 
 /// Whether it is worth to look at the tokens.
 fn is_suspicious(text: &str) -> bool {
-    const WORDS: [&str; 12] = [
+    const WORDS: [&str; 13] = [
         "overriding",
         "isnull",
         "notnull",
@@ -193,6 +202,7 @@ fn is_suspicious(text: &str) -> bool {
         "rollup",
         "cube",
         "grouping",
+        "others",
     ];
     let lower = text.to_ascii_lowercase();
     let has_number = || {
