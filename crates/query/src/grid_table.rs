@@ -227,6 +227,8 @@ pub struct GridScanExec {
     /// How the predicate, or an operator above, uses the key and indexes.
     access: Access,
     limit: Option<usize>,
+    /// The most rows of a batch; the session's batch size where nothing else is said.
+    batch_rows: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -260,6 +262,7 @@ impl GridScanExec {
             conditions: Arc::default(),
             access: Access::default(),
             limit,
+            batch_rows: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -284,9 +287,15 @@ impl GridScanExec {
             conditions: Arc::clone(&self.conditions),
             access,
             limit: self.limit,
+            batch_rows: self.batch_rows,
             properties,
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same scan in batches of other sizes, for an operator above that wants them.
+    pub(crate) fn with_batch_rows(&self, rows: usize) -> Self {
+        Self { batch_rows: Some(rows), ..self.with_access(self.access.clone(), None) }
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -347,6 +356,9 @@ impl DisplayAs for GridScanExec {
         f.write_str(&self.access.describe())?;
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
+        }
+        if let Some(rows) = self.batch_rows {
+            write!(f, ", batch_rows={rows}")?;
         }
         Ok(())
     }
@@ -430,6 +442,7 @@ impl ExecutionPlan for GridScanExec {
         let first = partitions * stream_partition / streams;
         let end = partitions * (stream_partition + 1) / streams;
         let candidates = self.access.candidates(&self.region.0, &view);
+        let batch_rows = self.batch_rows.unwrap_or(context.session_config().batch_size());
         let reader = ScanReader {
             region: Arc::clone(&self.region.0),
             version: self.version,
@@ -444,9 +457,9 @@ impl ExecutionPlan for GridScanExec {
             remaining: self.limit,
             partitions: first..end,
             pending: Vec::new(),
-            coalescer: BatchCoalescer::new(self.schema(), context.session_config().batch_size())
+            coalescer: BatchCoalescer::new(self.schema(), batch_rows)
                 .with_biggest_coalesce_batch_size(Some(COALESCE_BELOW_ROWS)),
-            batch_rows: context.session_config().batch_size(),
+            batch_rows,
             finished: false,
             looked_at: MetricBuilder::new(&self.metrics).counter("rows_looked_at", stream_partition),
             metrics: BaselineMetrics::new(&self.metrics, stream_partition),

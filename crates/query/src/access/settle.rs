@@ -1,5 +1,5 @@
 //! Tells a scan when the operators above it need only few of its rows: the first in an order, the least and the
-//! greatest, or just their number.
+//! greatest, or just their number; and when they would rather have larger batches.
 //!
 //! Runs over a new physical plan, with the statement's parameters filled in. The operators above a scan stay and do
 //! their whole work, on fewer rows; only a count replaces the aggregation that it answers.
@@ -17,6 +17,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -32,6 +33,10 @@ const WALKED_MAX: usize = 1024;
 /// Looking a row up takes as long as reading so many in their order.
 const WALK_SHARE: u64 = 8;
 
+/// Rows of a batch that only numbers are computed of, and the most bytes that they should have: they are read once for each aggregate.
+const LARGE_BATCH_ROWS: usize = 65_536;
+const LARGE_BATCH_BYTES: usize = 512 << 10;
+
 /// The plan with scans that know how few rows are wanted of them.
 pub(crate) fn settle(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_down(|node| {
@@ -45,6 +50,9 @@ pub(crate) fn settle(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPl
                 return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
             }
             if let Some(found) = ends(aggregate)? {
+                return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
+            }
+            if let Some(found) = in_large_batches(aggregate, &node)? {
                 return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
             }
         }
@@ -81,12 +89,20 @@ pub(crate) fn with_access(
     access: &Access,
     streams: Option<usize>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    with_scan(plan, &|scan| scan.with_access(access.clone(), streams))
+}
+
+/// The plan with another scan in place of the one that [`scan_beneath`] has found.
+fn with_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    other: &dyn Fn(&GridScanExec) -> GridScanExec,
+) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
-        return Ok(Arc::new(scan.with_access(access.clone(), streams)));
+        return Ok(Arc::new(other(scan)));
     }
-    let children = plan.children().into_iter().map(|child| with_access(child, access, streams));
+    let children = plan.children().into_iter().map(|child| with_scan(child, other));
     let children = children.collect::<Result<Vec<_>>>()?;
-    datafusion::physical_plan::execution_plan::replace_children_if_necessary(Arc::clone(plan), children)
+    replace_children_if_necessary(Arc::clone(plan), children)
 }
 
 /// `ORDER BY ... LIMIT`: each partition gives its first rows.
@@ -116,11 +132,36 @@ fn sorted_by(key: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     order.and_then(|function| function.args().first()).unwrap_or(key)
 }
 
-fn is_over_all(aggregate: &AggregateExec) -> bool {
+/// Whether an aggregation reads rows, and has one group.
+fn is_of_one_group(aggregate: &AggregateExec) -> bool {
     aggregate.group_expr().is_true_no_grouping()
-        && aggregate.filter_expr().iter().all(Option::is_none)
         && !aggregate.aggr_expr().is_empty()
         && matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned)
+}
+
+fn is_over_all(aggregate: &AggregateExec) -> bool {
+    is_of_one_group(aggregate) && aggregate.filter_expr().iter().all(Option::is_none)
+}
+
+/// An aggregation of one group over all rows of a table: what a batch costs beside its values is most of the work where these are only
+/// added up, and nothing of a batch is kept. Columns of numbers are handed on where they lie, so that larger batches take no more memory.
+fn in_large_batches(
+    aggregate: &AggregateExec,
+    node: &Arc<dyn ExecutionPlan>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !is_of_one_group(aggregate) {
+        return Ok(None);
+    }
+    let Some((scan, _)) = scan_beneath(aggregate.input()) else { return Ok(None) };
+    let schema = scan.schema();
+    let widths = schema.fields().iter().map(|field| field.data_type().primitive_width());
+    let Some(row_bytes) = widths.sum::<Option<usize>>().filter(|_| scan.is_whole()) else { return Ok(None) };
+    let rows = LARGE_BATCH_BYTES.checked_div(row_bytes).unwrap_or(usize::MAX).min(LARGE_BATCH_ROWS);
+    if rows < LARGE_BATCH_ROWS / 4 {
+        return Ok(None);
+    }
+    let input = with_scan(aggregate.input(), &|scan| scan.with_batch_rows(rows))?;
+    replace_children_if_necessary(Arc::clone(node), vec![input]).map(Some)
 }
 
 /// min() and max(): each partition gives the rows at the ends of an index.
