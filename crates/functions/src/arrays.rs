@@ -5,10 +5,14 @@ use std::borrow::Cow;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 
 use super::catalog::{Body, Call, Function, Overload, R, T, function, of};
+use super::lengths;
 use super::strings::{append, text, text_of};
 
 const INT4: R = R::Is(T::Int4);
 const ARR: R = R::Is(T::Arr);
+
+/// The name of the array that has a value in a place, as an assignment to that place leaves it.
+pub const WITH_ITEM: &str = "array with item";
 
 /// See the module.
 pub const FUNCTIONS: &[Function] = &[
@@ -20,6 +24,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("array_dims", &[of(&[T::Arr], R::Is(T::Text), Body::Strict(bounds))]),
     function("array_append", &[of(&[T::Arr, T::Elem], ARR, Body::Called(append_item))]),
     function("array_prepend", &[of(&[T::Elem, T::Arr], ARR, Body::Called(prepend_item))]),
+    function(WITH_ITEM, &[of(&[T::Arr, T::Int4, T::Elem], ARR, Body::Called(with_item))]),
     function("array_cat", &[of(&[T::Arr, T::Arr], ARR, Body::Called(concatenate))]),
     function("array_position", POSITION),
     function("array_positions", &[of(&[T::Arr, T::Elem], R::Is(T::Ints), Body::Called(positions))]),
@@ -128,6 +133,27 @@ fn append_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 fn prepend_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut result = vec![args[0].to_value()];
     result.extend_from_slice(&items(&args[1]));
+    array(result)
+}
+
+fn with_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let Datum::Int4(place) = &args[1] else {
+        let message = "array subscript in assignment must not be null";
+        return Err(Error::new(ErrorCode::NullValueNotAllowed, message));
+    };
+    let mut result = items(&args[0]).into_owned();
+    let place = usize::try_from(*place).ok().and_then(|place| place.checked_sub(1));
+    let place = place
+        .filter(|place| *place == 0 || !result.is_empty())
+        .ok_or_else(|| Error::unsupported("arrays that do not begin with the subscript 1 are not supported"))?;
+    match result.get_mut(place) {
+        Some(item) => *item = args[2].to_value(),
+        None => {
+            lengths::check(place.checked_mul(size_of::<Value>()))?;
+            result.resize(place, Value::Null);
+            result.push(args[2].to_value());
+        }
+    }
     array(result)
 }
 

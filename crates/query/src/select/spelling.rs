@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use ashlar_base::{Error, Result};
 use pg_query::protobuf::{ScanToken, Token};
 
+mod items;
+
 /// Marks the operand of `BETWEEN` behind which `SYMMETRIC` was said: an operator that PostgreSQL has no more, and that
 /// `rewrite` takes away again.
 pub(super) const SYMMETRIC_MARK: &str = "!!";
@@ -17,6 +19,13 @@ pub(super) const SYMMETRIC_MARK: &str = "!!";
 /// # Errors
 /// 0A000 for a spelling that would be misread.
 pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
+    match items::assigned(text) {
+        Some(assigned) => spelt(&assigned).map(|plain| Cow::Owned(plain.into_owned())),
+        None => spelt(text),
+    }
+}
+
+fn spelt(text: &str) -> Result<Cow<'_, str>> {
     if !is_suspicious(text) {
         return Ok(Cow::Borrowed(text));
     }

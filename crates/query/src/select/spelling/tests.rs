@@ -28,6 +28,16 @@ fn spellings_become_plain() {
         ("select trim(leading from x) from t", "select trim(leading ' ' from x) from t"),
         ("select trim(from x), trim(both 'a' from x)", "select trim(BOTH ' ' FROM x), trim(both 'a' from x)"),
         ("select trim(x) from trim", "select trim(x) from trim"),
+        (
+            "update t set xs[2] = 5, s = xs[1] where xs[1] = 3",
+            "update t set xs = \"array with item\"(xs, 2, 5), s = xs[1] where xs[1] = 3",
+        ),
+        (
+            "UPDATE t SET \"Xs\"[n + f(1, 2)] = a IS DISTINCT FROM (SELECT 1) FROM u",
+            "UPDATE t SET \"Xs\" = \"array with item\"(\"Xs\", n + f(1, 2), a IS DISTINCT FROM (SELECT 1)) FROM u",
+        ),
+        ("update t set xs[1:2] = '{1}'", "update t set xs[1:2] = '{1}'"),
+        ("update t set xs[1][2] = 1", "update t set xs[1][2] = 1"),
     ] {
         assert_eq!(plain(text).unwrap(), expected);
     }
