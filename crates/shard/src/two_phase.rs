@@ -319,7 +319,9 @@ async fn ask(
         match tokio::time::timeout(left, asked).await {
             Ok(Ok(true)) => return Decided::Committed,
             // It was stopped in time.
-            Ok(Ok(false)) if lost.code() == ErrorCode::QueryCanceled => return Decided::Refused(lost),
+            Ok(Ok(false)) if matches!(lost.code(), ErrorCode::QueryCanceled | ErrorCode::DeadlockDetected) => {
+                return Decided::Refused(lost);
+            }
             Ok(Ok(false)) => {
                 let message = format!("the connection to shard \"{}\" was lost before it had committed", server.name);
                 let error = Error::new(ErrorCode::SerializationFailure, message).with_detail(lost.message());

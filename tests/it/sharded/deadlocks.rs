@@ -101,6 +101,53 @@ fn a_change_of_a_table_and_a_transaction_do_not_wait_for_each_other_for_ever() {
 }
 
 #[test]
+fn who_waits_at_its_commit_is_one_of_those_who_wait_for_each_other() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t SELECT i, 'before ' || i FROM generate_series(1, 20) AS s(i)");
+    // Whoever comes second with a value waits at its end for the end of the first.
+    done(&mut fleet.shard(1), "ALTER TABLE t ADD CONSTRAINT late UNIQUE (v) DEFERRABLE INITIALLY DEFERRED");
+    let on = |shard: usize, at: usize| -> i64 {
+        rows(&mut fleet.shard(shard), "SELECT k FROM t ORDER BY k")[at][0].as_ref().unwrap().parse().unwrap()
+    };
+    let (held, own, others) = (on(0, 0), on(1, 0), on(1, 1));
+    let begin = |client: &mut pg::Connection, key: i64, value: &str| {
+        done(client, "BEGIN");
+        done(client, &update(key, value));
+    };
+    for is_youngest in [false, true] {
+        let value = format!("same {is_youngest}");
+        let (mut committing, mut waiting) = (fleet.client(), fleet.client());
+        if is_youngest {
+            begin(&mut waiting, others, &value);
+            begin(&mut committing, held, "held");
+        } else {
+            begin(&mut committing, held, "held");
+            begin(&mut waiting, others, &value);
+        }
+        done(&mut committing, &update(own, &value));
+        let waiting = beside(waiting, update(held, "wanted"));
+        wait_for_waiting(&fleet, 0, 1);
+        let committing = beside(committing, "COMMIT".to_owned());
+        let (mut waiting, waited) = waiting.join().unwrap();
+        let (mut committing, committed) = committing.join().unwrap();
+        let (victim, other) = if is_youngest { (committed, waited) } else { (waited, committed) };
+        let error = victim.unwrap_err();
+        assert!(error.contains("40P01"), "{error}");
+        other.unwrap();
+        done(&mut waiting, if is_youngest { "COMMIT" } else { "ROLLBACK" });
+        let expected = if is_youngest { ("wanted", others) } else { ("held", own) };
+        let v = |key: i64| format!("SELECT v FROM t WHERE k = {key}");
+        assert_eq!(committing.value(&v(held)).unwrap(), expected.0);
+        assert_eq!(committing.value(&v(expected.1)).unwrap(), value);
+        let same = format!("SELECT count(*) FROM t WHERE v = '{value}'");
+        assert_eq!(committing.value(&same).unwrap(), "1", "the change of the other one is undone");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn who_waits_long_for_somebody_who_does_not_wait_goes_on() {
     let fleet = Fleet::start(2);
     let mut holder = fleet.client();

@@ -121,6 +121,31 @@ fn fill(clients: &mut [&mut pg::Connection]) {
 }
 
 #[test]
+fn rows_of_tables_are_one_column_where_they_are_of_one_type() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let many = fleet.by("k").replace("algorithm", "shards = '4', algorithm");
+    for (table, by) in [("one", fleet.by("k")), ("many", many)] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text) {by}"));
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, 'v' FROM generate_series(1, 20) AS s(i)"));
+        assert_eq!(client.value(&format!("SELECT {table} FROM {table} WHERE k = 3")).unwrap(), "(3,v)");
+        // Values that are made of a row are of the same type everywhere.
+        let sql = format!("SELECT row_to_json({table}) FROM {table} ORDER BY k LIMIT 1");
+        assert_eq!(client.value(&sql).unwrap(), "{\"k\":1,\"v\":\"v\"}");
+        assert_eq!(rows(&mut client, &format!("SELECT {table} FROM {table}")).len(), 20);
+    }
+    assert_eq!(client.value("SELECT one FROM one ORDER BY k LIMIT 1").unwrap(), "(1,v)");
+    // A server that has several of them would be asked in one statement, which has no type for them.
+    for sql in ["SELECT many FROM many ORDER BY k", "SELECT DISTINCT many FROM many", "SELECT many FROM many LIMIT 3"] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000") && error.contains("a row as a value"), "{sql}: {error}");
+    }
+    // The connections are of use afterwards.
+    assert_eq!(client.value("SELECT k FROM many ORDER BY k LIMIT 1").unwrap(), "1");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn rows_put_together_are_those_of_one_server() {
     // As many shards as servers, and more.
     for (servers, shards) in [(2, 2), (3, 3), (2, 5)] {

@@ -135,7 +135,18 @@ fn columns_that_a_server_makes_are_those_of_the_row() {
         done(&mut client, &format!("UPDATE t SET v = 'x' WHERE k = {k} AND ctid = '{at}'"));
     }
     assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 'w'").unwrap(), "20");
-    assert!(client.query("SELECT ctid FROM t").is_err());
+    for sql in [
+        "SELECT ctid FROM t",
+        "SELECT t.xmin FROM t",
+        "SELECT k FROM t WHERE ctid = '(0,1)'",
+        "SELECT count(*) FROM t AS s WHERE s.cmax::text = '0'",
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000") && error.contains("system column"), "{sql}: {error}");
+    }
+    // What is called so by the query is another column, and a table's number is that of the table here.
+    assert_eq!(client.value("SELECT sum(ctid) FROM (SELECT k AS ctid FROM t) AS s").unwrap(), "210");
+    assert_eq!(client.value("SELECT DISTINCT tableoid::regclass FROM t").unwrap(), "t");
     assert!(client.query("DELETE FROM t WHERE ctid = '(0,1)'").is_err());
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "20");
     fleet.ashlar.check_log();

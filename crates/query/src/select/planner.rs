@@ -91,7 +91,7 @@ impl<'a> Planner<'a> {
             self.names_expiry.store(true, Ordering::Relaxed);
         }
         if let AstStatement::Query(query) = &mut statement {
-            table_numbers::settle(self.catalog, query);
+            table_numbers::settle(self.catalog, query)?;
             if self.names_expiry.load(Ordering::Relaxed) {
                 let own =
                     self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));

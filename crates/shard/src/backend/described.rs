@@ -90,6 +90,11 @@ impl Described {
         other_columns(self.columns.as_deref(), shown).map_or(Ok(()), |told| Err(other(server, told)))
     }
 
+    /// Whether a column is of a type that only its database knows, such as the row of a table.
+    pub fn has_own_types(&self) -> bool {
+        self.columns.iter().flatten().any(|column| is_own(column.oid))
+    }
+
     /// Whether there is nothing in which a statement could differ from this.
     pub(super) fn is_silent(&self) -> bool {
         self.parameters.is_empty() && self.columns.is_none()

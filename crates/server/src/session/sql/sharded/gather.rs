@@ -90,6 +90,9 @@ impl SqlSession {
                     let checked = leases[line].check((&part.text, true), &types, &gathered);
                     stoppable(checked, &self.cancel).await.map_err(|error| own_place(error, plan, part))?;
                 }
+                if gathered.has_own_types() && !self.has_one_type(plan, several, &servers, &mut leases).await? {
+                    return Ok(None);
+                }
                 expected = Some(gathered);
             }
             let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
@@ -143,11 +146,38 @@ impl SqlSession {
             return Ok(Arc::clone(known));
         }
         let first = &several.forward.statements[0];
+        // One shard's own: whether they can be asked in one statement is seen when it is known what each of them says.
+        let first = several.parts.iter().find(|part| part.server == first.server).unwrap_or(first);
         let (_, types) = several.own(first);
         let described = stoppable(lease.describe(&first.text, &types), &self.cancel).await;
         let described = Arc::new(described.map_err(|error| own_place(error, plan, first))?);
         plan.describe_gathered(&described);
         Ok(described)
+    }
+
+    /// Whether the shards of each server that are asked together answer with the same types. A row of one of their tables is of another type
+    /// than a row of the next, and both are no column of one statement (42846).
+    async fn has_one_type(
+        &self,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        servers: &[&str],
+        leases: &mut [Lease],
+    ) -> Result<bool> {
+        let mut known: Vec<Option<Vec<u32>>> = vec![None; servers.len()];
+        for part in several.parts {
+            let line = servers.iter().position(|server| *server == part.server).unwrap_or(0);
+            let (_, types) = several.own(part);
+            let described = stoppable(leases[line].describe(&part.text, &types), &self.cancel).await;
+            let described = described.map_err(|error| own_place(error, plan, part))?;
+            let found: Vec<u32> = described.columns.iter().flatten().map(|column| column.oid).collect();
+            match &known[line] {
+                Some(first) if *first != found => return Ok(false),
+                Some(_) => {}
+                None => known[line] = Some(found),
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -173,6 +173,7 @@ impl SqlSession {
     /// What a shard says; 08007 where the only one does not say whether it has committed.
     pub(in crate::session::sql) async fn commit_remote(&mut self) -> Result<()> {
         self.common = None;
+        let since = self.remotes.first().map_or_else(clock::monotonic, |first| first.since);
         let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
             std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
         // Nothing depends on how these end.
@@ -181,11 +182,21 @@ impl SqlSession {
         writers.iter_mut().for_each(|remote| remote.lease.queue_settings(&self.settings.of_shards));
         if writers.len() > 1 {
             let fleet = self.fleet()?;
-            let leases = writers.into_iter().map(|remote| remote.lease).collect();
-            let cancel = self.cancel.clone();
+            let leases: Vec<Lease> = writers.into_iter().map(|remote| remote.lease).collect();
+            // What is deferred may wait for others' rows, and they for those of this transaction.
+            let (cancel, stand, watching) = (self.cancel.clone(), Stand::new(since, leases.iter()), Arc::clone(&fleet));
             let stop = async move {
-                cancel.cancelled().await;
-                cancel.error()
+                let stopped = async {
+                    cancel.cancelled().await;
+                    cancel.error()
+                };
+                let Some(stand) = stand else { return stopped.await };
+                let deadlock = Box::pin(deadlock::broken(watching, stand));
+                tokio::select! {
+                    biased;
+                    error = stopped => error,
+                    error = deadlock => error,
+                }
             };
             let Committed { left, notices } = two_phase::commit(&fleet, leases, stop).await?;
             self.pass_notices(notices);
