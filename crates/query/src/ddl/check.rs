@@ -73,7 +73,8 @@ pub(super) fn added(
         return Err(exists(&schema.name, &constraint.conname));
     }
     let check = define(engine, catalog, schema, constraint)?;
-    let added = Added { name: check.name.clone(), condition: planned_text(&condition_of(constraint)?)? };
+    let condition = condition_of(constraint)?;
+    let added = Added { name: check.name.clone(), condition: planned_text(&condition)? };
     schema.checks.push(check);
     Ok(added)
 }

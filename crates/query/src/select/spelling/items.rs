@@ -44,7 +44,7 @@ pub(super) fn assigned(text: &str) -> Option<String> {
         while let Some(token) = tokens.get(end) {
             let is_end = match token.token() {
                 Token::Where | Token::Returning => true,
-                Token::From => !end.checked_sub(1).is_some_and(|before| tokens[before].token() == Token::Distinct),
+                Token::From => end.checked_sub(1).is_none_or(|before| tokens[before].token() != Token::Distinct),
                 _ => matches!(word(end), Some("," | ";")),
             };
             if depth == 0 && is_end {
