@@ -172,8 +172,8 @@ pub struct Backend {
     is_c_collated: bool,
     /// Whether the server was a standby when it was connected to.
     is_standby: bool,
-    pid: i32,
-    secret: Arc<[u8]>,
+    /// What stops a statement of it: one for all of its statements, so that one that nobody stops makes none.
+    canceller: Arc<Canceller>,
     /// What two-phase commit knows of its database.
     pub(crate) duties: Duties,
     /// What its pool tells of it.
@@ -227,8 +227,7 @@ impl Backend {
             parameters: Vec::new(),
             is_c_collated: false,
             is_standby: false,
-            pid: 0,
-            secret: Arc::default(),
+            canceller: Canceller::new(server, 0, &[], limits.connect),
             duties: Duties::default(),
             card: None,
             made: now,
@@ -256,7 +255,7 @@ impl Backend {
 
     /// The number of its process there.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.canceller.pid
     }
 
     /// What the shard says of itself under this name, such as `server_version`.
@@ -528,9 +527,8 @@ impl Backend {
     }
 
     /// What stops a statement of this connection from outside.
-    pub fn canceller(&self) -> Canceller {
-        let (server, secret) = (Arc::clone(&self.server), Arc::clone(&self.secret));
-        Canceller { server, pid: self.pid, secret, patience: self.limits.connect }
+    pub fn canceller(&self) -> Arc<Canceller> {
+        Arc::clone(&self.canceller)
     }
 
     /// Settles what a message tells about the connection itself; true when it was the last one awaited.
