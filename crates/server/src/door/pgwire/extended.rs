@@ -119,7 +119,7 @@ impl Connection {
         let formats = session.describe_portal(&self.portal)?.map(|(_, formats)| formats);
         // Zero and less mean: all.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
-        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, formats);
+        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, &self.cancel, formats);
         // Pinned where it is: each function that it was handed to would copy it.
         let executed =
             attended(pin!(session.execute(&self.portal, max_rows, &mut sink)), &self.stream, &mut self.context).await;

@@ -344,8 +344,7 @@ impl SqlSession {
     /// Errors of planning and running it.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.check_cancel()?;
-        let (deadline, watch) = (self.arrive(), self.watch());
-        let cancel = self.cancel.clone();
+        let (limit, watch) = (self.arrive(), self.watch());
         let mut ran = None;
         let executed = {
             // Pinned where it is: who waits for it would copy it.
@@ -361,7 +360,7 @@ impl SqlSession {
                 portal.sent = sent;
                 self.run(&mut portal, 0, sink, true).await
             });
-            in_time(deadline, cancel, work).await
+            in_time(limit, work).await
         };
         let ran = ran.as_ref().map(|(planned, sent)| (&**planned, sent.as_ref().map(|sent| sent.text.as_str())));
         self.tell_slow(watch, ran, executed.is_ok());
@@ -382,9 +381,8 @@ impl SqlSession {
     /// 42601, 42P05, and errors of planning.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
         self.check_cancel()?;
-        let deadline = self.arrive();
-        let cancel = self.cancel.clone();
-        in_time(deadline, cancel, self.prepare_now(name, sql, types)).await
+        let limit = self.arrive();
+        in_time(limit, self.prepare_now(name, sql, types)).await
     }
 
     async fn prepare_now(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
@@ -557,8 +555,7 @@ impl SqlSession {
             self.portals.insert(name, portal);
             return Err(cannot_run(name));
         }
-        let (deadline, watch) = (self.arrive(), self.watch());
-        let cancel = self.cancel.clone();
+        let (limit, watch) = (self.arrive(), self.watch());
         let executed = {
             // Pinned where it is: who waits for it would copy it.
             let work = pin!(async {
@@ -567,7 +564,7 @@ impl SqlSession {
                 }
                 self.run(&mut portal, rows_max, sink, false).await
             });
-            in_time(deadline, cancel, work).await
+            in_time(limit, work).await
         };
         self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
         let executed = self.done(executed);

@@ -73,8 +73,8 @@ impl SqlSession {
             return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned)))]);
         }
         self.check_cancel()?;
-        let deadline = self.arrive();
-        let parsed = in_time(deadline, self.cancel.clone(), self.parse(sql)).await?;
+        let limit = self.arrive();
+        let parsed = in_time(limit, self.parse(sql)).await?;
         (self.alone, self.in_string) = (parsed.len() == 1, parsed.len() > 1);
         let whole = self.alone.then(|| sql.to_owned());
         let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Arc::new(parsed), whole.clone()));

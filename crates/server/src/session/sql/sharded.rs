@@ -346,7 +346,7 @@ impl SqlSession {
         {
             plan.outdate();
         }
-        if let Ok(fleet) = self.fleet() {
+        if let Ok(fleet) = self.shared.engine.catalog().fleet() {
             let rows = done.as_ref().ok().map(rows_of);
             self.route = Some(kind);
             plan.counters(fleet.routes(), kind).note(taken, rows);

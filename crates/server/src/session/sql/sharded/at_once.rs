@@ -107,8 +107,10 @@ impl SqlSession {
     /// A connection to a server that is there and may be used.
     pub(super) fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
         if self.is_direct() {
-            let (fleet, pool) = self.pool().ok()?;
-            return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
+            // Borrowed: counts of what all threads share are written by each of them.
+            let fleet = self.shared.engine.catalog().fleet().ok()?;
+            let pool = self.pool.get_or_insert_with(|| fleet.pool_of_thread());
+            return Some(On::Lent(fleet.lend_idle(pool, server, &self.role, &self.settings.of_shards)?));
         }
         let place = self.remotes.iter().position(|remote| remote.server == *server)?;
         let lease = &self.remotes[place].lease;

@@ -107,10 +107,13 @@ impl SqlSession {
         queue: impl FnOnce(&mut Lease),
         unwanted: impl Future<Output = Error>,
     ) -> Result<Ended> {
-        let fleet = self.fleet()?;
-        let Self { remotes, cancel, .. } = self;
+        let Self { shared, remotes, cancel, .. } = self;
         let stand =
             remotes.first().and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease)));
+        let stand = match stand {
+            None => None,
+            Some(stand) => Some((Arc::clone(shared.engine.catalog().fleet()?), stand)),
+        };
         let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
         if remote.lease.is_broken() {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
@@ -121,7 +124,7 @@ impl SqlSession {
         let broken = async {
             match stand {
                 None => unwanted.await,
-                Some(stand) => {
+                Some((fleet, stand)) => {
                     // In a box: nearly no transaction needs room for it.
                     let deadlock = Box::pin(deadlock::broken(fleet, stand));
                     tokio::select! {
