@@ -32,8 +32,8 @@ use super::seats::Seat;
 use super::turn::Turn;
 use super::wire::{Inbox, Outbox, reset_by_client};
 use super::{Context, FAREWELL};
-use crate::session::{CancelToken, SqlSession};
 use crate::session::registry::Registration;
+use crate::session::{CancelToken, SqlSession};
 use crate::shutdown::Phase;
 
 /// Replies that collect before they are written although more requests wait in the inbox.

@@ -131,6 +131,25 @@ struct Prepared {
     held: Option<Reservation>,
 }
 
+impl Prepared {
+    /// The formats of the result columns, one for each.
+    ///
+    /// # Errors
+    /// 08P01
+    fn formats_for(&mut self, columns: usize, given: &[ValueFormat]) -> Result<Arc<[ValueFormat]>> {
+        let last = &self.formats;
+        let is_same = match given {
+            [] => last.iter().all(|format| *format == ValueFormat::Text),
+            [one] => last.iter().all(|format| format == one),
+            many => **last == *many,
+        };
+        if !is_same || last.len() != columns {
+            self.formats = expand_formats(given, columns)?;
+        }
+        Ok(Arc::clone(&self.formats))
+    }
+}
+
 /// The columns of a result.
 pub type Columns = Arc<[Column]>;
 
@@ -456,10 +475,13 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
-        let prepared = self.prepared(statement)?;
-        let (planned, source) = (prepared.planned.clone(), Arc::clone(&prepared.source));
-        if let Some(planned) = &planned {
-            self.check_block(run::ends_failed_block(&planned.kind))?;
+        // Found once for all that is asked of it.
+        let prepared = self.prepared.get_mut(statement).ok_or_else(|| no_statement(statement))?;
+        if let Some(planned) = &prepared.planned
+            && self.block == Block::Failed
+            && !run::ends_failed_block(&planned.kind)
+        {
+            return Err(block::aborted());
         }
         if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
@@ -467,13 +489,15 @@ impl SqlSession {
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let Some(planned) = planned else {
+        let Some(planned) = &prepared.planned else {
             return self.insert_portal(portal, Portal::empty());
         };
         if matches!(planned.kind, Kind::Sharded(_)) {
-            let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
+            let store = self.shared.engine.store();
+            let bound = sharded::bind(&mut self.spare, store, (statement, prepared), parameters, result_formats)?;
             return self.insert_portal(portal, bound);
         }
+        let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
         let mut held = None;
         let mut charge = |bytes: usize| {
             let store = self.shared.engine.store();
@@ -490,28 +514,13 @@ impl SqlSession {
             ));
         }
         let columns = self.columns_of(&planned).map_or(0, |columns| columns.len());
-        let formats = self.formats_for(statement, columns, result_formats)?;
+        let formats = match self.prepared.get_mut(statement) {
+            Some(prepared) => prepared.formats_for(columns, result_formats)?,
+            None => expand_formats(result_formats, columns)?,
+        };
         let mut bound = Portal::new(planned, values, formats);
         (bound.source, bound.held) = (Some(source), held);
         self.insert_portal(portal, bound)
-    }
-
-    /// The formats of a statement's result columns, one for each.
-    ///
-    /// # Errors
-    /// 08P01
-    fn formats_for(&mut self, name: &str, columns: usize, given: &[ValueFormat]) -> Result<Arc<[ValueFormat]>> {
-        let Some(prepared) = self.prepared.get_mut(name) else { return expand_formats(given, columns) };
-        let last = &prepared.formats;
-        let is_same = match given {
-            [] => last.iter().all(|format| *format == ValueFormat::Text),
-            [one] => last.iter().all(|format| format == one),
-            many => **last == *many,
-        };
-        if !is_same || last.len() != columns {
-            prepared.formats = expand_formats(given, columns)?;
-        }
-        Ok(Arc::clone(&prepared.formats))
     }
 
     /// Inserts a portal, and replaces the one of the same name.
