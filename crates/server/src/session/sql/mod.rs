@@ -548,6 +548,15 @@ impl SqlSession {
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
     }
 
+    /// The formats of the result columns of a portal: text where it says nothing of one.
+    ///
+    /// # Errors
+    /// 34000
+    pub fn portal_formats(&self, name: &str) -> Result<Arc<[ValueFormat]>> {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        Ok(Arc::clone(&portal.formats))
+    }
+
     /// Whether there is a portal of this name. One that is ahead of its answer does not count until it is answered.
     pub fn has_portal(&self, name: &str) -> bool {
         self.portals.contains(name)

@@ -7,6 +7,7 @@ use ashlar_base::Value;
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
 use ashlar_query::select::SelectPlan;
+use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_shard::route::Sent;
 use ashlar_store::Reservation;
@@ -175,6 +176,14 @@ impl Portal {
     pub(super) fn reading(&self) -> Option<&SelectPlan> {
         match (&self.progress, &self.statement.as_ref()?.kind) {
             (Progress::Open(RowSource::Query(_), _) | Progress::Ended(_), Kind::Select(plan)) => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// The plan of a statement about shards.
+    pub(super) fn sharded(&self) -> Option<&ShardedPlan> {
+        match &self.statement.as_ref()?.kind {
+            Kind::Sharded(plan) => Some(plan),
             _ => None,
         }
     }

@@ -9,8 +9,6 @@ use std::time::Instant;
 
 use ashlar_base::{Result, clock};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
-use ashlar_query::sharded::ShardedPlan;
-use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{self, Ended, Taker};
 use ashlar_shard::route::{Request, told_here};
 
@@ -116,7 +114,7 @@ impl SqlSession {
             return false;
         }
         let Some(mut portal) = self.portals.remove("") else { return false };
-        let queued = self.try_ahead(&mut portal);
+        let queued = self.try_ahead(&portal);
         let Some((place, is_as_sent)) = queued else {
             self.portals.insert("", portal);
             return false;
@@ -129,12 +127,11 @@ impl SqlSession {
         true
     }
 
-    fn try_ahead(&mut self, portal: &mut Portal) -> Option<(usize, bool)> {
+    fn try_ahead(&mut self, portal: &Portal) -> Option<(usize, bool)> {
         if !portal.is_fresh() || portal.sent.is_some() || self.cancel.is_cancelled() || !self.is_current(portal) {
             return None;
         }
-        let statement = portal.statement.clone()?;
-        let Kind::Sharded(plan) = &statement.kind else { return None };
+        let plan = portal.sharded()?;
         let raw = portal.raw.as_ref()?;
         let ((types, _), expected) = (plan.described()?, plan.expected()?);
         let given = Given { raw, types };
@@ -158,7 +155,7 @@ impl SqlSession {
     /// The first error; what is queued behind it has not been carried out.
     pub async fn answer_ahead<S: RowSink>(&mut self, sink: &mut S) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.ahead);
-        let is_write = ahead.queued.iter().any(|one| plan_of(&one.portal).is_some_and(|plan| plan.route.is_write()));
+        let is_write = ahead.queued.iter().any(|one| one.portal.sharded().is_some_and(|plan| plan.route.is_write()));
         let (sent, min_severity) = (clock::monotonic(), self.settings.min_severity);
         let ended = Vec::with_capacity(ahead.queued.len());
         let mut answers = Answers { sink, ahead: &ahead, begun: 0, min_severity, ended };
@@ -190,7 +187,7 @@ impl SqlSession {
     ) -> Result<()> {
         let mut begun = sent;
         for (one, (tag, end)) in queued.iter().zip(ended) {
-            if let Some(plan) = plan_of(&one.portal) {
+            if let Some(plan) = one.portal.sharded() {
                 let taken = end.duration_since(begun);
                 self.note_taken(plan, plan.kind_of_one(), taken, &Ok(Executed::Complete(*tag)));
             }
@@ -199,7 +196,7 @@ impl SqlSession {
         let Err(error) = answered else { return Ok(()) };
         let Some(failed) = queued.get(ended.len()) else { return Err(error) };
         let error = placed(error, failed.is_as_sent);
-        let Some(plan) = plan_of(&failed.portal) else { return Err(error) };
+        let Some(plan) = failed.portal.sharded() else { return Err(error) };
         let failure = Err(told_here(error, plan.route.tables()));
         self.note_route(plan, plan.kind_of_one(), begun, &failure);
         failure.map(drop)
@@ -209,13 +206,6 @@ impl SqlSession {
 /// Bytes that a statement takes on its way to a shard, at most.
 fn sent_bytes(raw: &RawParameters, formats: &[ValueFormat]) -> usize {
     raw.sent_bytes() + formats.len() * size_of::<i16>() + MESSAGES_BYTES
-}
-
-fn plan_of(portal: &Portal) -> Option<&ShardedPlan> {
-    match &portal.statement.as_ref()?.kind {
-        Kind::Sharded(plan) => Some(plan),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
