@@ -12,6 +12,7 @@ mod copy;
 mod described;
 mod login;
 mod memory;
+mod numbered;
 mod parts;
 mod scan;
 mod settings;
@@ -35,6 +36,7 @@ pub use self::cancel::Canceller;
 pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
+pub use self::numbered::TextNumber;
 pub use self::scan::check_columns;
 pub use self::settings::Settings;
 pub use self::statements::KEPT_TEXT_BYTES_MAX;
@@ -367,7 +369,7 @@ impl Backend {
     /// queued: it does not know that.
     pub fn queue_ahead<'a>(
         &mut self,
-        text: &str,
+        text: (&str, TextNumber),
         types: &[u32],
         parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
         formats: &[ValueFormat],

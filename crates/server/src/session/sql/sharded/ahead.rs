@@ -145,7 +145,7 @@ impl SqlSession {
             return None;
         }
         let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
-        let is_queued = lease.queue_ahead(one.text, declared, raw.iter(), &portal.formats, expected);
+        let is_queued = lease.queue_ahead((one.text, one.number), declared, raw.iter(), &portal.formats, expected);
         is_queued.then_some((place, one.is_as_sent))
     }
 

@@ -64,7 +64,8 @@ impl SqlSession {
         describe: bool,
     ) -> Option<Queued> {
         // Each by itself: the plan stays where it is, and is not counted up and down.
-        let Portal { statement: Some(statement), raw: kept, sent, formats, source, progress: Progress::Fresh, .. } = portal
+        let Portal { statement: Some(statement), raw: kept, sent, formats, source, progress: Progress::Fresh, .. } =
+            portal
         else {
             return None;
         };
@@ -86,10 +87,11 @@ impl SqlSession {
         // Nothing takes back what it would change where it turned out to be another statement than its client has been told.
         let is_final = is_write && matches!(on, On::Lent(_));
         let lease = self.lease_of(&mut on);
-        if !is_final {
+        if !lease.queue_known((one.text, one.number), declared, raw.iter(), formats, expected) {
+            if is_final {
+                return None;
+            }
             lease.queue_checked((one.text, true), declared, ("", 0), raw.iter(), formats, expected);
-        } else if !lease.queue_known(one.text, declared, raw.iter(), formats, expected) {
-            return None;
         }
         let queued = Queued { on, is_write, is_as_sent: one.is_as_sent, started };
         self.spare = kept.take().map(RawParameters::emptied);
