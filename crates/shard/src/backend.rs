@@ -424,29 +424,33 @@ impl Backend {
         let mut ended = Ended::Empty;
         loop {
             let passes_on = self.awaited == 1;
-            if let Some((bytes, count)) = self.rows()? {
-                if passes_on && failure.is_none() {
-                    taker.rows(&self.inbox[bytes.clone()], count);
+            let is_wanted = passes_on && failure.is_none();
+            // The head of what comes next is read once, and says what is done with it.
+            let arrived = self.inbox.len() - self.start;
+            let (tag, length) = match client::header(&self.inbox[self.start..]).map_err(|_| self.garbled())? {
+                Some((b'D', length)) if length <= arrived => {
+                    let (bytes, count) = self.rows(length)?;
+                    if is_wanted {
+                        taker.rows(&self.inbox[bytes.clone()], count);
+                    }
+                    self.consume(bytes.end - bytes.start);
+                    taker.ready().await?;
+                    continue;
                 }
-                self.consume(bytes.end - bytes.start);
-                taker.ready().await?;
-                continue;
-            }
-            if T::IN_PARTS
-                && passes_on
-                && failure.is_none()
-                && let Some(length) = self.long_row()?
-            {
-                // In a box: nearly no answer needs room for it.
-                Box::pin(self.pass_parts(taker, length)).await?;
-                continue;
-            }
-            // What comes next may be a row: only what has arrived is taken by itself.
-            if self.peek()?.is_none() {
-                self.fill().await?;
-                continue;
-            }
-            let (tag, range) = self.message().await?;
+                Some((b'D', length)) if T::IN_PARTS && is_wanted && length > KEEP_BYTES => {
+                    // In a box: nearly no answer needs room for it.
+                    Box::pin(self.pass_parts(taker, length)).await?;
+                    continue;
+                }
+                Some((tag, length)) if length <= arrived => (tag, length),
+                // What comes next may be a row: only what has arrived is taken by itself.
+                _ => {
+                    self.peek()?;
+                    self.fill().await?;
+                    continue;
+                }
+            };
+            let (tag, range) = self.step_over(tag, length)?;
             let body = &self.inbox[range.clone()];
             match tag {
                 b't' | b'T' | b'n' if passes_on && self.check.is_some() => {
@@ -561,9 +565,9 @@ impl Backend {
         Ok(false)
     }
 
-    /// A run of whole DataRows that have arrived: where, and how many.
-    fn rows(&mut self) -> Result<Option<(Range<usize>, u64)>> {
-        let (mut end, mut count) = (self.start, 0);
+    /// The run of whole DataRows that have arrived and come next, the first of which is so long: where, and how many.
+    fn rows(&mut self, first: usize) -> Result<(Range<usize>, u64)> {
+        let (mut end, mut count) = (self.start + first, 1);
         while let Some((b'D', length)) = client::header(&self.inbox[end..]).map_err(|_| self.garbled())? {
             if self.inbox.len() - end < length {
                 break;
@@ -571,7 +575,7 @@ impl Backend {
             end += length;
             count += 1;
         }
-        Ok((count > 0).then_some((self.start..end, count)))
+        Ok((self.start..end, count))
     }
 
     /// The next message where it has arrived as a whole: its tag and length.
@@ -598,6 +602,11 @@ impl Backend {
                 None => self.fill().await?,
             }
         };
+        self.step_over(tag, length)
+    }
+
+    /// The same of one that has arrived, with this tag and length.
+    fn step_over(&mut self, tag: u8, length: usize) -> Result<(u8, Range<usize>)> {
         let range = self.start + HEADER_BYTES..self.start + length;
         // Not `consume`: the body is still to be read.
         self.start += length;
