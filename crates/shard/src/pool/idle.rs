@@ -3,6 +3,7 @@
 //! Called by the fleet for statements that have nothing else to wait for. Waits for nothing, asks no server, makes nothing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Lease, Pool, Slot};
 use crate::backend::{Backend, Settings};
@@ -10,14 +11,16 @@ use crate::server::{Mapping, Server};
 
 impl Pool {
     /// Lends the connection that was given back last, where it has these settings already. `None`: [`Self::lend`] has to be
-    /// asked.
+    /// asked. `now`: what the clock says.
     pub fn lend_idle(
         self: &Arc<Self>,
         server: &Arc<Server>,
         mapping: &Arc<Mapping>,
         settings: &Settings,
+        now: Instant,
     ) -> Option<Lease> {
-        let fits = |backend: &mut Box<Backend>| self.fits(backend, server, mapping) && backend.has_settings(settings);
+        let fits =
+            |backend: &mut Box<Backend>| self.fits(backend, server, mapping, now) && backend.has_settings(settings);
         let mut lines = self.lines.lock();
         let line = lines.get_mut(&server.name)?;
         let backend = line.idle.pop_if(fits)?;

@@ -192,6 +192,8 @@ pub struct SqlSession {
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
     /// Connections that the session keeps between its transactions, if its settings say so.
     keep: Option<Arc<ashlar_shard::pool::Keep>>,
+    /// The user's ways to shards, as they were looked up last.
+    ways: ashlar_shard::fleet::Ways,
     /// The user, as whom shards are asked.
     role: Arc<str>,
     /// Whether the next statement is the only one of its transaction.
@@ -247,6 +249,7 @@ impl SqlSession {
             spare: None,
             pool: None,
             keep: None,
+            ways: ashlar_shard::fleet::Ways::default(),
             role,
             alone: false,
             in_string: false,

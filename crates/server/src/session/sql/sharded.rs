@@ -485,7 +485,7 @@ impl SqlSession {
                 sending.expected = sending.expected.filter(|_| sending.is_kept);
             }
             sending.queue(&mut lease);
-            self.on_lent(lease, is_write, sink).await
+            self.on_lent(&mut lease, is_write, sink).await
         } else {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await

@@ -14,7 +14,7 @@ use ashlar_shard::route::{Request, told_here};
 
 use super::super::Notice;
 use super::super::settings::MinSeverity;
-use super::at_once::{Given, On};
+use super::at_once::Given;
 use super::{Block, Executed, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
 /// Bytes that may be queued before they are sent: what sockets take without anybody reading, so that a shard that waits for us to read cannot
@@ -136,7 +136,7 @@ impl SqlSession {
         let ((types, _), expected) = (plan.described()?, plan.expected()?);
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
-        let On::Transaction(place) = self.connection(one.server, plan.route.is_write())? else { return None };
+        let place = self.connection_of_transaction(one.server, plan.route.is_write())?;
         if self.is_ahead() && (place != self.ahead.place || self.ahead.queued.len() >= QUEUED_MAX) {
             return None;
         }

@@ -47,7 +47,7 @@ pub(in crate::session::sql) struct Queued {
     started: Instant,
 }
 
-pub(super) enum On {
+enum On {
     /// It is a transaction of its own.
     Lent(Lease),
     /// The connection of the transaction at this place.
@@ -82,7 +82,7 @@ impl SqlSession {
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
         let is_write = plan.route.is_write();
-        let mut on = self.connection(one.server, is_write)?;
+        let mut on = self.connection(one.server, is_write, started)?;
         let declared = source.as_ref().map_or(&[][..], |source| &source.declared);
         // Nothing takes back what it would change where it turned out to be another statement than its client has been told.
         let is_final = is_write && matches!(on, On::Lent(_));
@@ -104,7 +104,7 @@ impl SqlSession {
             return None;
         }
         let (started, is_write) = (clock::monotonic(), plan.route.is_write());
-        let mut on = self.connection(&sent.server, is_write)?;
+        let mut on = self.connection(&sent.server, is_write, started)?;
         self.lease_of(&mut on).queue_query(sent.written());
         Some(Queued { on, is_write, is_as_sent: sent.is_as_sent(), started })
     }
@@ -116,20 +116,26 @@ impl SqlSession {
         !is_chosen && self.isolation() != Isolation::RepeatableRead
     }
 
-    /// A connection to a server that is there and may be used.
-    pub(super) fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
+    /// A connection to a server that is there and may be used. `now`: what the clock says.
+    fn connection(&mut self, server: &Arc<str>, is_write: bool, now: Instant) -> Option<On> {
         if self.is_direct() {
             // Borrowed: counts of what all threads share are written by each of them.
             let fleet = self.shared.engine.catalog().fleet().ok()?;
             let pool = self.pool.get_or_insert_with(|| fleet.pool_of_thread());
-            return Some(On::Lent(fleet.lend_idle(pool, server, &self.role, &self.settings.of_shards)?));
+            let to = (server, &mut self.ways);
+            return Some(On::Lent(fleet.lend_idle(pool, to, &self.role, &self.settings.of_shards, now)?));
         }
+        self.connection_of_transaction(server, is_write).map(On::Transaction)
+    }
+
+    /// The place of the transaction's connection to a server, where it has one that may be used.
+    pub(super) fn connection_of_transaction(&self, server: &Arc<str>, is_write: bool) -> Option<usize> {
         let place = self.remotes.iter().position(|remote| remote.server == *server)?;
         let lease = &self.remotes[place].lease;
         // One that is to be told settings first is told them on the way of all others.
         let is_ready = !lease.is_broken() && lease.has_settings(&self.settings.of_shards);
         let is_usable = is_ready && (!is_write || self.check_remote_write("").is_ok());
-        is_usable.then_some(On::Transaction(place))
+        is_usable.then_some(place)
     }
 
     fn lease_of<'l>(&'l mut self, on: &'l mut On) -> &'l mut Lease {
@@ -147,14 +153,22 @@ impl SqlSession {
         sink: &mut S,
     ) -> Result<Executed> {
         let Queued { on, is_write, is_as_sent, started } = queued;
-        let ended = match on {
-            On::Lent(lease) => self.on_lent(lease, is_write, sink).await,
-            On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
+        let (ended, now) = match on {
+            On::Lent(mut lease) => {
+                let ended = self.on_lent(&mut lease, is_write, sink).await;
+                let now = clock::monotonic();
+                lease.give_back(now);
+                (ended, now)
+            }
+            On::Transaction(place) => {
+                let ended = self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await;
+                (ended, clock::monotonic())
+            }
         };
         let done = ended.map(|ended| ended_as(ended, portal, "", ""));
         let Some(plan) = portal.sharded() else { return done };
         let done = done.map_err(|error| told_here(placed(error, is_as_sent), plan.route.tables()));
-        self.note_route(plan, plan.kind_of_one(), started, &done);
+        self.note_taken(plan, plan.kind_of_one(), now.duration_since(started), &done);
         done
     }
 }

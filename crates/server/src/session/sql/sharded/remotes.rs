@@ -140,19 +140,19 @@ impl SqlSession {
         ended
     }
 
-    /// Waits for the answer to what is queued on a connection that was lent for it, passes it on, and gives the connection back.
+    /// Waits for the answer to what is queued on a connection that was lent for it, and passes it on.
     pub(super) async fn on_lent<S: RowSink>(
         &mut self,
-        mut lease: Lease,
+        lease: &mut Lease,
         is_write: bool,
         sink: &mut S,
     ) -> Result<Ended> {
-        let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
+        let ended = answered(lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
         self.pass_notices(lease.take_notices());
         if is_write && ended.is_ok() {
             sink.settled();
         }
-        ended.map_err(|error| if is_write { unheard(error, &lease) } else { error })
+        ended.map_err(|error| if is_write { unheard(error, lease) } else { error })
     }
 
     /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
