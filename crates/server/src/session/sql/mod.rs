@@ -493,11 +493,14 @@ impl SqlSession {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
         let Some(planned) = &prepared.planned else {
-            return self.insert_portal(portal, Portal::empty());
+            let empty = self.portals.empty();
+            return self.insert_portal(portal, empty);
         };
         if matches!(planned.kind, Kind::Sharded(_)) {
             let store = self.shared.engine.store();
-            let bound = sharded::bind(&mut self.spare, store, (statement, prepared), parameters, result_formats)?;
+            let mut bound = self.portals.empty();
+            let prepared = (statement, prepared);
+            sharded::bind(&mut bound, &mut self.spare, store, prepared, parameters, result_formats)?;
             return self.insert_portal(portal, bound);
         }
         let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
@@ -523,14 +526,14 @@ impl SqlSession {
         };
         let mut bound = Portal::new(planned, values, formats);
         (bound.source, bound.held) = (Some(source), held);
-        self.insert_portal(portal, bound)
+        self.insert_portal(portal, Box::new(bound))
     }
 
     /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
     /// 53200 over the memory bound, for a long name.
-    fn insert_portal(&mut self, name: &str, mut portal: Portal) -> Result<()> {
+    fn insert_portal(&mut self, name: &str, mut portal: Box<Portal>) -> Result<()> {
         if name.len() >= LONG_BYTES {
             let store = self.shared.engine.store();
             portal.held.get_or_insert_with(|| store.reservation()).grow(name.len())?;
@@ -601,8 +604,9 @@ impl SqlSession {
             portal.progress = Progress::Done;
         }
         // COMMIT and ROLLBACK close all portals, their own too.
-        if !portal.ends_block() {
-            self.portals.insert(name, portal);
+        match portal.ends_block() {
+            true => self.portals.recycle(portal),
+            false => self.portals.insert(name, portal),
         }
         executed
     }
@@ -674,7 +678,7 @@ impl SqlSession {
 
     /// Close of a portal.
     pub fn close_portal(&mut self, name: &str) {
-        self.portals.remove(name);
+        self.portals.close(name);
     }
 }
 

@@ -62,7 +62,7 @@ impl SqlSession {
     /// # Errors
     /// 42601: one syntax error fails all. 57014
     pub async fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<SimpleStatement>>> {
-        self.portals.remove("");
+        self.portals.close("");
         self.prepared.remove("");
         if let Some(shape) = self.shape_of(sql)
             && let Some(found) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())

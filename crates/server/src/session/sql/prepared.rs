@@ -134,7 +134,9 @@ impl SqlSession {
             let encoded: Vec<(ValueFormat, Option<Vec<u8>>)> = encoded.collect();
             let parameters = encoded.iter().map(|(format, bytes)| (*format, bytes.as_deref()));
             let prepared = self.prepared.get_mut(name).ok_or_else(|| no_statement(name))?;
-            sharded::bind(&mut self.spare, self.shared.engine.store(), (name, prepared), parameters, formats)?
+            let (store, mut bound) = (self.shared.engine.store(), Portal::empty());
+            sharded::bind(&mut bound, &mut self.spare, store, (name, prepared), parameters, formats)?;
+            bound
         } else {
             Portal::new(planned, values, Arc::clone(formats))
         };

@@ -649,18 +649,19 @@ impl SqlSession {
     }
 }
 
-/// Bind of a statement about shards, which the client calls `name`: its values stay what they are. `spare` is the memory of others; `store`
-/// pays for long ones.
+/// Bind of a statement about shards, which the client calls `name`, to an empty portal: its values stay what they are. `spare` is the memory
+/// of others; `store` pays for long ones.
 ///
 /// # Errors
 /// 08P01 for a wrong number of values or formats; 53200.
 pub(super) fn bind<'a>(
+    portal: &mut Portal,
     spare: &mut Option<RawParameters>,
     store: &Arc<Store>,
     (name, prepared): (&str, &mut Prepared),
     parameters: impl Iterator<Item = ValueOf<'a>>,
     result_formats: &[ValueFormat],
-) -> Result<Portal> {
+) -> Result<()> {
     let not_sharded = || Error::internal("this is not about shards");
     let planned = prepared.planned.as_ref().ok_or_else(not_sharded)?;
     let Kind::Sharded(plan) = &planned.kind else { return Err(not_sharded()) };
@@ -693,10 +694,10 @@ pub(super) fn bind<'a>(
     }
     let columns = columns.as_ref().map_or(0, |columns| columns.len());
     let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
-    let formats = prepared.formats_for(columns, result_formats)?;
-    let mut portal = Portal::new(planned, Vec::new(), formats);
-    (portal.source, portal.held, portal.raw) = (Some(source), held, Some(raw));
-    Ok(portal)
+    portal.formats = prepared.formats_for(columns, result_formats)?;
+    (portal.statement, portal.source) = (Some(planned), Some(source));
+    (portal.held, portal.raw) = (held, Some(raw));
+    Ok(())
 }
 
 /// An error of a shard, whose place in the statement is one in the client's own text.

@@ -41,7 +41,7 @@ pub(in crate::session::sql) struct Ahead {
 }
 
 struct Queued {
-    portal: Portal,
+    portal: Box<Portal>,
     /// Whether the shard is sent the client's own text.
     is_as_sent: bool,
     /// Where its part of `told` ends.
@@ -170,7 +170,7 @@ impl SqlSession {
             ended_as(Ended::Complete(tag), &mut last.portal, "", "");
             self.portals.insert("", last.portal);
         }
-        ahead.queued.clear();
+        ahead.queued.drain(..).for_each(|one| self.portals.recycle(one.portal));
         ahead.told.clear();
         self.ahead = ahead;
         done
