@@ -278,7 +278,7 @@ pub(super) async fn answered<T: Taker>(
     let stopped = async {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => cancel.error(),
+            () = cancel.cancelled_here() => cancel.error(),
             error = broken => error,
         }
     };
