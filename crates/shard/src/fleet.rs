@@ -227,8 +227,8 @@ impl Fleet {
         if !self.health.is_quiet() {
             return None;
         }
-        let (server, mapping) = ways.to(&self.catalog, server, role)?;
-        pool.lend_idle(server, mapping, settings, now)
+        let (server, mapping, line) = ways.to(&self.catalog, server, role)?;
+        pool.lend_idle(server, mapping, settings, now, line)
     }
 
     async fn lend_member(

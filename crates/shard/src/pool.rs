@@ -16,7 +16,6 @@ mod session_keep;
 mod snapshot_share;
 mod statistics;
 
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-use self::line::Line;
+use self::line::{Line, Lines};
 pub(crate) use self::session_keep::Held;
 pub use self::session_keep::Keep;
 use self::session_keep::Ticket;
@@ -93,7 +92,7 @@ pub struct Pool {
     /// What the pools of the fleet have together.
     bounds: Arc<Bounds>,
     /// By server. While the lock is held nothing is closed, and nobody waited for.
-    lines: Mutex<HashMap<String, Line>>,
+    lines: Mutex<Lines>,
 }
 
 impl Pool {
@@ -226,8 +225,8 @@ impl Pool {
         })
     }
 
-    fn slot(self: &Arc<Self>, server: &Arc<Server>, backend: Option<Box<Backend>>, generation: u64) -> Slot {
-        Slot { pool: Arc::clone(self), server: Some(Arc::clone(server)), backend, generation }
+    fn slot(self: &Arc<Self>, line: usize, backend: Option<Box<Backend>>, generation: u64) -> Slot {
+        Slot { pool: Arc::clone(self), line: Some(line), backend, generation }
     }
 
     /// Whether a connection can be lent to this user of this server.
@@ -307,8 +306,8 @@ fn busy(server: &Server, why: &str) -> Error {
 /// A place among the connections to a server, given back when dropped.
 struct Slot {
     pool: Arc<Pool>,
-    /// `None` where the place has been given back already.
-    server: Option<Arc<Server>>,
+    /// The line of its server; `None` where the place has been given back already.
+    line: Option<usize>,
     backend: Option<Box<Backend>>,
     /// Of the line, when the connection was lent.
     generation: u64,
@@ -317,14 +316,14 @@ struct Slot {
 impl Slot {
     /// The place, without its connection: what is left here gives nothing back.
     fn take(&mut self) -> Self {
-        Self { pool: Arc::clone(&self.pool), server: self.server.take(), backend: None, generation: self.generation }
+        Self { pool: Arc::clone(&self.pool), line: self.line.take(), backend: None, generation: self.generation }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            self.pool.leave(&server, self.backend.take(), self.generation);
+        if let Some(line) = self.line.take() {
+            self.pool.leave(line, self.backend.take(), self.generation);
         }
     }
 }

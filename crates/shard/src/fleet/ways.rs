@@ -10,7 +10,7 @@ use crate::server::{Mapping, Server};
 /// Servers to which one session has ways at a time.
 const WAYS_MAX: usize = 16;
 
-/// Ways of one user.
+/// Ways of one user, who asks one pool by them.
 #[derive(Default)]
 pub struct Ways {
     /// What was known when they were looked up.
@@ -22,16 +22,16 @@ struct Way {
     name: Arc<str>,
     server: Arc<Server>,
     mapping: Arc<Mapping>,
+    /// The place of its connections in the session's pool, once it is known.
+    line: Option<usize>,
 }
+
+/// What a way leads to, and where its connections are kept once that is known.
+pub(super) type Found<'a> = (&'a Arc<Server>, &'a Arc<Mapping>, &'a mut Option<usize>);
 
 impl Ways {
     /// The way to a server; `None` where there is none.
-    pub(super) fn to(
-        &mut self,
-        catalog: &ShardCatalog,
-        name: &Arc<str>,
-        role: &str,
-    ) -> Option<(&Arc<Server>, &Arc<Mapping>)> {
+    pub(super) fn to(&mut self, catalog: &ShardCatalog, name: &Arc<str>, role: &str) -> Option<Found<'_>> {
         let version = catalog.version();
         if self.version != version {
             self.ways.clear();
@@ -48,12 +48,12 @@ impl Ways {
                 if self.ways.len() >= WAYS_MAX {
                     self.ways.clear();
                 }
-                self.ways.push(Way { name: Arc::clone(name), server, mapping });
+                self.ways.push(Way { name: Arc::clone(name), server, mapping, line: None });
                 self.ways.len() - 1
             }
         };
-        let way = &self.ways[place];
-        Some((&way.server, &way.mapping))
+        let way = &mut self.ways[place];
+        Some((&way.server, &way.mapping, &mut way.line))
     }
 }
 
@@ -92,17 +92,17 @@ mod tests {
         declare(1);
         let known = catalog.known();
         for name in names.iter().chain(&names) {
-            let (server, mapping) = ways.to(&catalog, name, "u").unwrap();
+            let (server, mapping, _) = ways.to(&catalog, name, "u").unwrap();
             assert!(Arc::ptr_eq(server, known.server(name).unwrap()) && mapping.user == "postgres");
         }
         assert!(ways.ways.len() <= WAYS_MAX);
         // The same name, written elsewhere.
         let count = ways.ways.len();
         let last: Arc<str> = names[WAYS_MAX].to_string().into();
-        assert_eq!(ways.to(&catalog, &last, "u").map(|(server, _)| server.port), Some(1));
+        assert_eq!(ways.to(&catalog, &last, "u").map(|(server, _, _)| server.port), Some(1));
         assert_eq!(ways.ways.len(), count);
         declare(2);
-        assert_eq!(ways.to(&catalog, &last, "u").map(|(server, _)| server.port), Some(2));
+        assert_eq!(ways.to(&catalog, &last, "u").map(|(server, _, _)| server.port), Some(2));
         let dropped = catalog.change(|known| {
             known.servers.clear();
             Ok(())
