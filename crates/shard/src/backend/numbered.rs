@@ -37,6 +37,13 @@ struct Found {
     at: At,
 }
 
+impl Found {
+    fn is_of(&self, types: &[u32], zone: &Arc<str>) -> bool {
+        // The zone is nearly always the text that the connection had then.
+        *self.types == *types && (Arc::ptr_eq(&self.zone, zone) || self.zone == *zone)
+    }
+}
+
 /// Where statements were, by the number of their text.
 #[derive(Default)]
 pub(super) struct Numbered(HashMap<TextNumber, Found, BuildHasherDefault<NumberHasher>>);
@@ -44,15 +51,13 @@ pub(super) struct Numbered(HashMap<TextNumber, Found, BuildHasherDefault<NumberH
 impl Numbered {
     /// Where the statement was, if it has been kept.
     pub(super) fn find(&self, number: TextNumber, types: &[u32], zone: &Arc<str>) -> Option<At> {
-        let found = self.0.get(&number)?;
-        // Time zones are compared by their place first.
-        (*found.types == *types && found.zone == *zone).then_some(found.at)
+        self.0.get(&number).filter(|found| found.is_of(types, zone)).map(|found| found.at)
     }
 
     /// Keeps where it is. There are at most `max`: then all others are forgotten.
     pub(super) fn keep(&mut self, number: TextNumber, types: &[u32], zone: &Arc<str>, at: At, max: usize) {
         match self.0.get_mut(&number) {
-            Some(found) if *found.types == *types && found.zone == *zone => found.at = at,
+            Some(found) if found.is_of(types, zone) => found.at = at,
             _ => {
                 if self.0.len() >= max {
                     self.0.clear();
