@@ -301,11 +301,15 @@ impl SqlSession {
         {
             plan.outdate();
         }
-        if let Ok(fleet) = self.shared.engine.catalog().fleet() {
-            let rows = done.as_ref().ok().map(rows_of);
-            self.route = Some(kind);
-            plan.counters(fleet.routes(), kind).note(taken, rows);
-        }
+        let counters = match plan.known_counters(kind) {
+            Some(counters) => counters,
+            None => match self.shared.engine.catalog().fleet() {
+                Ok(fleet) => plan.counters(fleet.routes(), kind),
+                Err(_) => return,
+            },
+        };
+        self.route = Some(kind);
+        counters.note(taken, done.as_ref().ok().map(rows_of));
     }
 
     async fn run_routed<S: RowSink>(
