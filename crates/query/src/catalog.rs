@@ -283,6 +283,8 @@ impl CatalogDraft {
 /// The catalog: the current version, and the way to change it.
 pub struct Catalog {
     current: ArcSwap<CatalogState>,
+    /// Its epoch by itself: each statement that was planned before asks for that, and for nothing else of it.
+    epoch: AtomicU64,
     epochs: AtomicU64,
     ids: AtomicU32,
     /// Held while a version is replaced. It contains the names that are reserved for tables being created on shards.
@@ -297,8 +299,10 @@ impl Catalog {
     /// # Errors
     /// As [`Store::create_region`].
     pub fn new(store: &Store) -> Result<Self> {
+        let empty = CatalogState::default();
         let catalog = Self {
-            current: ArcSwap::from_pointee(CatalogState::default()),
+            epoch: AtomicU64::new(empty.epoch),
+            current: ArcSwap::from_pointee(empty),
             epochs: AtomicU64::new(1),
             ids: AtomicU32::new(FIRST_TABLE_ID),
             publishing: Mutex::default(),
@@ -321,7 +325,7 @@ impl Catalog {
 
     /// The epoch of the current version.
     pub fn epoch(&self) -> u64 {
-        self.current.load().epoch
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// The region of the grid table of this name.
@@ -404,7 +408,14 @@ impl Catalog {
     /// Replaces a version by an equal one with a new epoch.
     fn renew(&self, state: &CatalogState) {
         let epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
-        self.current.store(Arc::new(CatalogState { epoch, ..CatalogState::clone(state) }));
+        self.replace(CatalogState { epoch, ..CatalogState::clone(state) });
+    }
+
+    /// Makes this the version that new statements see. Called while a version is replaced.
+    fn replace(&self, state: CatalogState) {
+        let epoch = state.epoch;
+        self.current.store(Arc::new(state));
+        self.epoch.store(epoch, Ordering::Release);
     }
 
     /// A draft on top of the current version.
@@ -571,7 +582,7 @@ impl Catalog {
         next.comments.forget_gone(next.tables.values());
         next.sequences.forget_gone(next.tables.values());
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
-        self.current.store(Arc::new(next));
+        self.replace(next);
         Ok(dropped)
     }
 }

@@ -12,6 +12,7 @@ mod copy;
 mod described;
 mod login;
 mod memory;
+mod numbered;
 mod parts;
 mod scan;
 mod settings;
@@ -35,6 +36,7 @@ pub use self::cancel::Canceller;
 pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
+pub use self::numbered::TextNumber;
 pub use self::scan::check_columns;
 pub use self::settings::Settings;
 pub use self::statements::KEPT_TEXT_BYTES_MAX;
@@ -172,8 +174,8 @@ pub struct Backend {
     is_c_collated: bool,
     /// Whether the server was a standby when it was connected to.
     is_standby: bool,
-    pid: i32,
-    secret: Arc<[u8]>,
+    /// What stops a statement of it: one for all of its statements, so that one that nobody stops makes none.
+    canceller: Arc<Canceller>,
     /// What two-phase commit knows of its database.
     pub(crate) duties: Duties,
     /// What its pool tells of it.
@@ -227,8 +229,7 @@ impl Backend {
             parameters: Vec::new(),
             is_c_collated: false,
             is_standby: false,
-            pid: 0,
-            secret: Arc::default(),
+            canceller: Canceller::new(server, 0, &[], limits.connect),
             duties: Duties::default(),
             card: None,
             made: now,
@@ -256,7 +257,7 @@ impl Backend {
 
     /// The number of its process there.
     pub fn pid(&self) -> i32 {
-        self.pid
+        self.canceller.pid
     }
 
     /// What the shard says of itself under this name, such as `server_version`.
@@ -368,7 +369,7 @@ impl Backend {
     /// queued: it does not know that.
     pub fn queue_ahead<'a>(
         &mut self,
-        text: &str,
+        text: (&str, TextNumber),
         types: &[u32],
         parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
         formats: &[ValueFormat],
@@ -423,29 +424,33 @@ impl Backend {
         let mut ended = Ended::Empty;
         loop {
             let passes_on = self.awaited == 1;
-            if let Some((bytes, count)) = self.rows()? {
-                if passes_on && failure.is_none() {
-                    taker.rows(&self.inbox[bytes.clone()], count);
+            let is_wanted = passes_on && failure.is_none();
+            // The head of what comes next is read once, and says what is done with it.
+            let arrived = self.inbox.len() - self.start;
+            let (tag, length) = match client::header(&self.inbox[self.start..]).map_err(|_| self.garbled())? {
+                Some((b'D', length)) if length <= arrived => {
+                    let (bytes, count) = self.rows(length)?;
+                    if is_wanted {
+                        taker.rows(&self.inbox[bytes.clone()], count);
+                    }
+                    self.consume(bytes.end - bytes.start);
+                    taker.ready().await?;
+                    continue;
                 }
-                self.consume(bytes.end - bytes.start);
-                taker.ready().await?;
-                continue;
-            }
-            if T::IN_PARTS
-                && passes_on
-                && failure.is_none()
-                && let Some(length) = self.long_row()?
-            {
-                // In a box: nearly no answer needs room for it.
-                Box::pin(self.pass_parts(taker, length)).await?;
-                continue;
-            }
-            // What comes next may be a row: only what has arrived is taken by itself.
-            if self.peek()?.is_none() {
-                self.fill().await?;
-                continue;
-            }
-            let (tag, range) = self.message().await?;
+                Some((b'D', length)) if T::IN_PARTS && is_wanted && length > KEEP_BYTES => {
+                    // In a box: nearly no answer needs room for it.
+                    Box::pin(self.pass_parts(taker, length)).await?;
+                    continue;
+                }
+                Some((tag, length)) if length <= arrived => (tag, length),
+                // What comes next may be a row: only what has arrived is taken by itself.
+                _ => {
+                    self.peek()?;
+                    self.fill().await?;
+                    continue;
+                }
+            };
+            let (tag, range) = self.step_over(tag, length)?;
             let body = &self.inbox[range.clone()];
             match tag {
                 b't' | b'T' | b'n' if passes_on && self.check.is_some() => {
@@ -528,9 +533,8 @@ impl Backend {
     }
 
     /// What stops a statement of this connection from outside.
-    pub fn canceller(&self) -> Canceller {
-        let (server, secret) = (Arc::clone(&self.server), Arc::clone(&self.secret));
-        Canceller { server, pid: self.pid, secret, patience: self.limits.connect }
+    pub fn canceller(&self) -> Arc<Canceller> {
+        Arc::clone(&self.canceller)
     }
 
     /// Settles what a message tells about the connection itself; true when it was the last one awaited.
@@ -561,9 +565,9 @@ impl Backend {
         Ok(false)
     }
 
-    /// A run of whole DataRows that have arrived: where, and how many.
-    fn rows(&mut self) -> Result<Option<(Range<usize>, u64)>> {
-        let (mut end, mut count) = (self.start, 0);
+    /// The run of whole DataRows that have arrived and come next, the first of which is so long: where, and how many.
+    fn rows(&mut self, first: usize) -> Result<(Range<usize>, u64)> {
+        let (mut end, mut count) = (self.start + first, 1);
         while let Some((b'D', length)) = client::header(&self.inbox[end..]).map_err(|_| self.garbled())? {
             if self.inbox.len() - end < length {
                 break;
@@ -571,7 +575,7 @@ impl Backend {
             end += length;
             count += 1;
         }
-        Ok((count > 0).then_some((self.start..end, count)))
+        Ok((self.start..end, count))
     }
 
     /// The next message where it has arrived as a whole: its tag and length.
@@ -598,6 +602,11 @@ impl Backend {
                 None => self.fill().await?,
             }
         };
+        self.step_over(tag, length)
+    }
+
+    /// The same of one that has arrived, with this tag and length.
+    fn step_over(&mut self, tag: u8, length: usize) -> Result<(u8, Range<usize>)> {
         let range = self.start + HEADER_BYTES..self.start + length;
         // Not `consume`: the body is still to be read.
         self.start += length;

@@ -10,6 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
 
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::{Mutex, RwLock};
@@ -154,6 +155,8 @@ pub struct ShardCatalog {
     /// `None` where the server has no data directory: then nothing can be made.
     file: Option<Database>,
     known: RwLock<Arc<Known>>,
+    /// Counted up when that has changed.
+    version: AtomicU64,
     /// One change at a time.
     changing: Mutex<()>,
     instance: u64,
@@ -162,7 +165,8 @@ pub struct ShardCatalog {
 impl ShardCatalog {
     /// A catalog without a file: it is empty, and stays so.
     pub fn absent() -> Self {
-        Self { file: None, known: RwLock::default(), changing: Mutex::new(()), instance: any() }
+        let (version, changing) = (AtomicU64::new(0), Mutex::new(()));
+        Self { file: None, known: RwLock::default(), version, changing, instance: any() }
     }
 
     /// Opens the catalog of a data directory, which is made if it is not there.
@@ -187,12 +191,18 @@ impl ShardCatalog {
         builder.set_cache_size(CACHE_BYTES);
         let file = builder.create(&path).map_err(|error| failed("open the catalog of shards", &error))?;
         let (known, instance) = read(&file).map_err(|error| failed("read the catalog of shards", &error))?;
-        Ok(Self { file: Some(file), known: RwLock::new(Arc::new(known)), changing: Mutex::new(()), instance })
+        let (known, version, changing) = (RwLock::new(Arc::new(known)), AtomicU64::new(0), Mutex::new(()));
+        Ok(Self { file: Some(file), known, version, changing, instance })
     }
 
     /// What is known now.
     pub fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known.read())
+    }
+
+    /// The number of changes: where it is still the same, so is what is known since it was read.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(atomic::Ordering::Acquire)
     }
 
     fn file(&self) -> Result<&Database> {
@@ -222,6 +232,7 @@ impl ShardCatalog {
         }
         write(file, &next).map_err(|error| failed("write the catalog of shards", &error))?;
         *self.known.write() = Arc::new(next);
+        self.version.fetch_add(1, atomic::Ordering::Release);
         Ok(done)
     }
 }

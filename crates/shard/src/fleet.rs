@@ -4,14 +4,17 @@
 //! the catalog of SQL asks it which tables there are.
 
 mod warm;
+mod ways;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use parking_lot::Mutex;
 
+pub use self::ways::Ways;
 use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::{self, Stand, Waits};
@@ -212,15 +215,20 @@ impl Fleet {
     }
 
     /// Lends a connection to a server at once, where one is idle, as it is wanted, and nothing is known against it; else `None`:
-    /// [`Self::lend`] has to.
-    pub fn lend_idle(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Option<Lease> {
+    /// [`Self::lend`] has to. `now`: what the clock says.
+    pub fn lend_idle(
+        &self,
+        pool: &Arc<Pool>,
+        (server, ways): (&Arc<str>, &mut Ways),
+        role: &str,
+        settings: &Settings,
+        now: Instant,
+    ) -> Option<Lease> {
         if !self.health.is_quiet() {
             return None;
         }
-        let known = self.catalog.known();
-        let server = known.server(server).ok()?;
-        let mapping = known.mapping_of_member(server, role).ok()?;
-        pool.lend_idle(server, mapping, settings)
+        let (server, mapping, line) = ways.to(&self.catalog, server, role)?;
+        pool.lend_idle(server, mapping, settings, now, line)
     }
 
     async fn lend_member(

@@ -16,10 +16,9 @@ mod session_keep;
 mod snapshot_share;
 mod statistics;
 
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result, clock};
@@ -27,7 +26,7 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-use self::line::Line;
+use self::line::{Line, Lines};
 pub(crate) use self::session_keep::Held;
 pub use self::session_keep::Keep;
 use self::session_keep::Ticket;
@@ -93,7 +92,7 @@ pub struct Pool {
     /// What the pools of the fleet have together.
     bounds: Arc<Bounds>,
     /// By server. While the lock is held nothing is closed, and nobody waited for.
-    lines: Mutex<HashMap<String, Line>>,
+    lines: Mutex<Lines>,
 }
 
 impl Pool {
@@ -154,7 +153,7 @@ impl Pool {
         mapping: &Arc<Mapping>,
         settings: &Settings,
     ) -> Result<Lease> {
-        let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping));
+        let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping, clock::monotonic()));
         if let Some(idle) = &mut fitting {
             match self.adopt(idle, settings).await {
                 Ok(()) => {}
@@ -226,17 +225,17 @@ impl Pool {
         })
     }
 
-    fn slot(self: &Arc<Self>, server: &Arc<Server>, backend: Option<Box<Backend>>, generation: u64) -> Slot {
-        Slot { pool: Arc::clone(self), server: Some(Arc::clone(server)), backend, generation }
+    fn slot(self: &Arc<Self>, line: usize, backend: Option<Box<Backend>>, generation: u64) -> Slot {
+        Slot { pool: Arc::clone(self), line: Some(line), backend, generation }
     }
 
     /// Whether a connection can be lent to this user of this server.
-    fn fits(&self, backend: &Backend, server: &Arc<Server>, mapping: &Arc<Mapping>) -> bool {
-        is_as_declared(backend, server, mapping) && self.is_young(backend) && backend.is_clean()
+    fn fits(&self, backend: &Backend, server: &Arc<Server>, mapping: &Arc<Mapping>, now: Instant) -> bool {
+        is_as_declared(backend, server, mapping) && self.is_young(backend, now) && backend.is_clean()
     }
 
-    fn is_young(&self, backend: &Backend) -> bool {
-        self.config.life_max.is_none_or(|max| backend.made.elapsed() < max)
+    fn is_young(&self, backend: &Backend, now: Instant) -> bool {
+        self.config.life_max.is_none_or(|max| now.duration_since(backend.made) < max)
     }
 
     /// Closes idle connections that cannot be lent again, and those that nobody has needed for long, as far as there shall not be as
@@ -244,12 +243,12 @@ impl Pool {
     fn close_idle(&self) {
         let is_needless =
             |backend: &Backend| self.config.idle_max.is_some_and(|max| backend.idle_since.elapsed() >= max);
-        let mut closed = Vec::new();
+        let (mut closed, now) = (Vec::new(), clock::monotonic());
         {
             let mut lines = self.lines.lock();
             for line in lines.values_mut() {
                 for backend in std::mem::take(&mut line.idle) {
-                    if !(self.is_young(&backend) && backend.is_clean()) {
+                    if !(self.is_young(&backend, now) && backend.is_clean()) {
                         line.close(1);
                         closed.push(backend);
                     } else if is_needless(&backend) && line.close_needless() {
@@ -307,8 +306,8 @@ fn busy(server: &Server, why: &str) -> Error {
 /// A place among the connections to a server, given back when dropped.
 struct Slot {
     pool: Arc<Pool>,
-    /// `None` where the place has been given back already.
-    server: Option<Arc<Server>>,
+    /// The line of its server; `None` where the place has been given back already.
+    line: Option<usize>,
     backend: Option<Box<Backend>>,
     /// Of the line, when the connection was lent.
     generation: u64,
@@ -317,14 +316,14 @@ struct Slot {
 impl Slot {
     /// The place, without its connection: what is left here gives nothing back.
     fn take(&mut self) -> Self {
-        Self { pool: Arc::clone(&self.pool), server: self.server.take(), backend: None, generation: self.generation }
+        Self { pool: Arc::clone(&self.pool), line: self.line.take(), backend: None, generation: self.generation }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            self.pool.leave(&server, self.backend.take(), self.generation);
+        if let Some(line) = self.line.take() {
+            self.pool.leave(line, self.backend.take(), self.generation);
         }
     }
 }
@@ -342,6 +341,46 @@ impl Lease {
     pub(crate) fn kept_by(mut self, session: Option<Ticket>) -> Self {
         self.home = session;
         self
+    }
+
+    /// Gives it back, as when it is dropped. `now`: what the clock says.
+    pub fn give_back(mut self, now: Instant) {
+        self.end(now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        let Some(mut backend) = self.backend.take() else { return };
+        let is_clean = backend.is_clean();
+        if is_clean && (self.home.is_some() || self.slot.pool.is_young(&backend, now)) {
+            backend.idle_since = now;
+            backend.settle();
+            drop(backend.take_notices());
+            match self.home.take() {
+                Some(ticket) => ticket.give(backend, self.slot.take()),
+                None => {
+                    if let Some(card) = &backend.card {
+                        card.rest();
+                    }
+                    self.slot.backend = Some(backend);
+                }
+            }
+            return;
+        }
+        if let Some(ticket) = self.home.take() {
+            // Where it broke its statement has said so.
+            ticket.lose(!backend.is_cut());
+        }
+        if backend.is_at_work()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // What it runs nobody waits for any more.
+            let canceller = backend.canceller();
+            drop(backend);
+            drop(runtime.spawn(scope::task(&FAREWELL, async move {
+                // Its connection is gone: nothing else runs there.
+                let _ = canceller.cancel().await;
+            })));
+        }
     }
 
     /// Rolls back the transaction that is open on the connection, in the background, and gives the connection back.
@@ -379,37 +418,9 @@ impl DerefMut for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(mut backend) = self.backend.take() else { return };
-        let is_clean = backend.is_clean();
-        if is_clean && (self.home.is_some() || self.slot.pool.is_young(&backend)) {
-            backend.idle_since = clock::monotonic();
-            backend.settle();
-            drop(backend.take_notices());
-            match self.home.take() {
-                Some(ticket) => ticket.give(backend, self.slot.take()),
-                None => {
-                    if let Some(card) = &backend.card {
-                        card.rest();
-                    }
-                    self.slot.backend = Some(backend);
-                }
-            }
-            return;
-        }
-        if let Some(ticket) = self.home.take() {
-            // Where it broke its statement has said so.
-            ticket.lose(!backend.is_cut());
-        }
-        if backend.is_at_work()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            // What it runs nobody waits for any more.
-            let canceller = backend.canceller();
-            drop(backend);
-            drop(runtime.spawn(scope::task(&FAREWELL, async move {
-                // Its connection is gone: nothing else runs there.
-                let _ = canceller.cancel().await;
-            })));
+        // One that has been given back has none.
+        if self.backend.is_some() {
+            self.end(clock::monotonic());
         }
     }
 }

@@ -145,6 +145,11 @@ impl ShardedPlan {
         })
     }
 
+    /// The same, where it has been looked up.
+    pub fn known_counters(&self, kind: RouteKind) -> Option<&Arc<Counters>> {
+        self.counters[kind as usize].get()
+    }
+
     /// The statement's own text.
     pub fn text(&self) -> &str {
         &self.parsed.text

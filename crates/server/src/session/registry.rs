@@ -4,11 +4,14 @@
 //! watch the token. Nothing here waits for a statement to notice.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Poll;
 
 use ashlar_base::{Error, ErrorCode};
+use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -21,6 +24,8 @@ struct Token {
     /// [`RUNS`], or why it should not.
     reason: AtomicU8,
     notify: Notify,
+    /// The session's own task, where it has waited by [`CancelToken::cancelled_here`].
+    own: AtomicWaker,
 }
 
 const RUNS: u8 = 0;
@@ -46,6 +51,7 @@ impl CancelToken {
     fn stop(&self, reason: u8) {
         // The first reason counts. Whoever was later has what was wanted.
         let _ = self.0.reason.compare_exchange(RUNS, reason, Ordering::SeqCst, Ordering::SeqCst);
+        self.0.own.wake();
         self.0.notify.notify_waiters();
     }
 
@@ -83,6 +89,20 @@ impl CancelToken {
             }
             notified.await;
         }
+    }
+
+    /// The same for the task that the session is run by, which waits for one thing at a time: it is in no list. Of several tasks that waited
+    /// in this way only the last would be woken.
+    pub async fn cancelled_here(&self) {
+        poll_fn(|context| {
+            if self.is_cancelled() {
+                return Poll::Ready(());
+            }
+            self.0.own.register(context.waker());
+            // Once more, so that a request between the two is not missed.
+            if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
@@ -176,6 +196,27 @@ fn random_bytes(count: usize) -> Box<[u8]> {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    #[tokio::test]
+    async fn the_sessions_own_task_is_woken_by_each_request() {
+        let token = CancelToken::new();
+        for _ in 0..3 {
+            let (own, other) = (token.clone(), token.clone());
+            let own = tokio::spawn(async move { own.cancelled_here().await });
+            let other = tokio::spawn(async move { other.cancelled().await });
+            tokio::task::yield_now().await;
+            assert!(!own.is_finished() && !other.is_finished());
+            token.cancel();
+            own.await.expect("a task that ends");
+            other.await.expect("a task that ends");
+            token.reset();
+            assert!(token.cancelled_here().now_or_never().is_none());
+            // One that came while nobody waited, and was forgotten.
+            token.time_out();
+            assert!(token.cancelled_here().now_or_never().is_some());
+            token.reset();
+        }
+    }
 
     #[test]
     fn only_the_right_secret_cancels_and_only_while_the_session_is_open() {

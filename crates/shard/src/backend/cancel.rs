@@ -14,15 +14,19 @@ use super::{Backend, Ended, Stream, Taker};
 use crate::server::Server;
 
 /// Stops a statement that runs on a connection, over a connection of its own.
-#[derive(Clone)]
 pub struct Canceller {
-    pub(super) server: Arc<Server>,
+    server: Arc<Server>,
     pub(super) pid: i32,
-    pub(super) secret: Arc<[u8]>,
-    pub(super) patience: Duration,
+    secret: Box<[u8]>,
+    patience: Duration,
 }
 
 impl Canceller {
+    /// For the connection with this number and secret.
+    pub(super) fn new(server: &Arc<Server>, pid: i32, secret: &[u8], patience: Duration) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(server), pid, secret: secret.into(), patience })
+    }
+
     /// Asks the shard to stop it. Whether it does is heard on the connection itself. `false`: the shard has not said in time that it
     /// has passed the request on, which may still come, to whatever runs there then.
     #[must_use]

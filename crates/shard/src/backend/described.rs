@@ -14,7 +14,7 @@ use ashlar_protocol::pg::client::{self, BadMessage, HEADER_BYTES};
 use ashlar_protocol::pg::{Target, TransactionStatus, ValueFormat};
 
 use super::scan::no_message;
-use super::{Backend, Nothing, STALE, StatementName};
+use super::{Backend, Nothing, STALE, StatementName, TextNumber};
 
 /// Numbers of types from here on are each database's own.
 const OWN_TYPE_MIN: u32 = 16_384;
@@ -222,7 +222,7 @@ impl Backend {
     /// The same of a statement that the connection knows, and knows to look as expected. `false`, and nothing is queued: it does not.
     pub fn queue_known<'a>(
         &mut self,
-        text: &str,
+        text: (&str, TextNumber),
         types: &[u32],
         parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
         formats: &[ValueFormat],

@@ -5,24 +5,14 @@
 //! is not accepted, the receiver is left with an unfinished row, and neither side can go on.
 
 use ashlar_base::Result;
-use ashlar_protocol::pg::client;
 
-use super::{Backend, KEEP_BYTES, Taker};
+use super::{Backend, Taker};
 
 /// Read at once of such a row: no more than a connection may keep.
 const PART_BYTES: usize = 64 * 1024;
 
 impl Backend {
-    /// The length of the DataRow that comes next, where it is longer than what may be held for nothing.
-    pub(super) fn long_row(&mut self) -> Result<Option<usize>> {
-        match client::header(&self.inbox[self.start..]) {
-            Ok(Some((b'D', length))) if length > KEEP_BYTES => Ok(Some(length)),
-            Ok(_) => Ok(None),
-            Err(_) => Err(self.garbled()),
-        }
-    }
-
-    /// Hands on a DataRow of this length, which comes next, as fast as it is taken.
+    /// Hands on a DataRow of this length, which comes next, as fast as it is taken: one that is longer than what may be held for nothing.
     ///
     /// # Errors
     /// What the taker says; 08006 where the shard is gone. Then the connection is in the middle of the row, and given up.

@@ -12,6 +12,7 @@ use ashlar_protocol::pg::Target;
 use ashlar_protocol::pg::client::{self, BadMessage};
 
 use super::Described;
+use super::numbered::{At, Numbered, TextNumber};
 
 /// Bytes of a text that connections remember: with as many statements as they may, what they remember stays small. Longer ones, such as lists of
 /// hundreds of constants, rarely come twice, and take longer to run than to parse.
@@ -20,9 +21,16 @@ pub const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a key that are kept for the next one to be written over.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
+/// Numbers of texts that are kept for each statement that may be: plans that are made anew have others.
+const NUMBERS_EACH: usize = 2;
+
 /// See the module.
 pub(super) struct Statements {
-    known: HashMap<Box<str>, Known>,
+    known: Vec<Known>,
+    /// Places among them, by text, types and time zone.
+    places: HashMap<Arc<str>, usize>,
+    /// The same, by the number of the text.
+    numbered: Numbered,
     /// The key of the statement that was asked for last: kept for its memory.
     key: String,
     /// The name of the one that is being sent or used.
@@ -39,7 +47,11 @@ pub(super) struct Statements {
 }
 
 struct Known {
+    key: Arc<str>,
+    /// Counted up: no two of the connection ever have one name.
     name: u64,
+    /// The same as the shard is told it.
+    called: StatementName,
     used: u64,
     /// What it was found to look like, once the shard has been asked.
     looks: Option<Arc<Described>>,
@@ -76,8 +88,18 @@ impl Write for StatementName {
 
 impl Statements {
     pub(super) fn new(max: usize) -> Self {
-        let (known, key, current, is_new, stale, count) = (HashMap::new(), String::new(), None, false, Vec::new(), 0);
-        Self { known, key, current, is_new, ahead: VecDeque::new(), stale, count, max: max.max(1) }
+        Self {
+            known: Vec::new(),
+            places: HashMap::new(),
+            numbered: Numbered::default(),
+            key: String::new(),
+            current: None,
+            is_new: false,
+            ahead: VecDeque::new(),
+            stale: Vec::new(),
+            count: 0,
+            max: max.max(1),
+        }
     }
 
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
@@ -88,8 +110,8 @@ impl Statements {
         }
         self.ask_for(text, types, zone);
         self.close_stale(out);
-        match self.use_known() {
-            Some(name) => name,
+        match self.place() {
+            Some(place) => self.use_known(place),
             None => self.parse(out, text, types),
         }
     }
@@ -108,44 +130,81 @@ impl Statements {
             return (self.queue_unnamed(out, text, types), false);
         }
         self.close_stale(out);
-        if let Some(name) = self.find(text, types, zone, expected) {
-            return (name, true);
+        if let Some(place) = self.find_text(text, types, zone, expected) {
+            return (self.use_known(place), true);
         }
-        if self.known.get(self.key.as_str()).is_some_and(|known| known.looks.is_some())
-            && let Some(gone) = self.known.remove(self.key.as_str())
-        {
-            client::close(out, Target::Statement, StatementName::new(gone.name).as_str());
-        }
-        let name = match self.use_known() {
-            Some(name) => name,
+        let name = match self.place() {
+            Some(place) if self.known[place].looks.is_some() => {
+                let gone = self.remove(place);
+                client::close(out, Target::Statement, gone.called.as_str());
+                self.parse(out, text, types)
+            }
+            Some(place) => self.use_known(place),
             None => self.parse(out, text, types),
         };
         (name, false)
     }
 
-    /// The name of a text that the connection knows, and knows to look as expected.
+    /// The name of a text that the connection knows, and knows to look as expected. It is found by its number where it has been found
+    /// before: then nobody reads it.
     pub(super) fn find(
         &mut self,
-        text: &str,
+        (text, number): (&str, TextNumber),
         types: &[u32],
-        zone: &str,
+        zone: &Arc<str>,
         expected: &Arc<Described>,
     ) -> Option<StatementName> {
+        if let Some(At { place, name }) = self.numbered.find(number, types, zone)
+            && self.known.get(place).is_some_and(|known| known.name == name)
+            && self.looks_as(place, expected)
+        {
+            return Some(self.use_known(place));
+        }
         if text.len() > KEPT_TEXT_BYTES_MAX {
             return None;
         }
+        let place = self.find_text(text, types, zone, expected)?;
+        let at = At { place, name: self.known[place].name };
+        self.numbered.keep(number, types, zone, at, NUMBERS_EACH * self.max);
+        Some(self.use_known(place))
+    }
+
+    /// The place of a text that the connection knows, and knows to look as expected. Its key is there afterwards.
+    fn find_text(&mut self, text: &str, types: &[u32], zone: &str, expected: &Arc<Described>) -> Option<usize> {
         self.ask_for(text, types, zone);
-        if !expected.is_silent() {
-            let looks = self.known.get_mut(self.key.as_str())?.looks.as_mut()?;
-            if !Arc::ptr_eq(looks, expected) {
-                if **looks != **expected {
-                    return None;
-                }
+        let place = self.place()?;
+        self.looks_as(place, expected).then_some(place)
+    }
+
+    /// Whether what is known at this place looks as expected.
+    fn looks_as(&mut self, place: usize, expected: &Arc<Described>) -> bool {
+        match &mut self.known[place].looks {
+            Some(looks) if Arc::ptr_eq(looks, expected) => true,
+            Some(looks) if **looks == **expected => {
                 // Seen at a glance the next time.
                 *looks = Arc::clone(expected);
+                true
             }
+            // There is nothing in which it could differ.
+            _ => expected.is_silent(),
         }
-        self.use_known()
+    }
+
+    /// The place of what is asked for, where the connection knows it.
+    fn place(&self) -> Option<usize> {
+        self.places.get(self.key.as_str()).copied()
+    }
+
+    /// Takes away what is known at a place, where another one may be afterwards.
+    fn remove(&mut self, place: usize) -> Known {
+        let gone = self.known.swap_remove(place);
+        self.places.remove(&gone.key);
+        if let Some(moved) = self.known.get(place)
+            && let Some(at) = self.places.get_mut(&moved.key)
+        {
+            *at = place;
+        }
+        gone
     }
 
     /// Makes the key of a text.
@@ -161,37 +220,40 @@ impl Statements {
         }
     }
 
-    /// The name of what is asked for, where the connection knows it.
-    fn use_known(&mut self) -> Option<StatementName> {
-        let known = self.known.get_mut(self.key.as_str())?;
+    /// The name of what is known at this place, which is used now.
+    fn use_known(&mut self, place: usize) -> StatementName {
         self.count += 1;
+        let known = &mut self.known[place];
         known.used = self.count;
         (self.current, self.is_new) = (Some(known.name), false);
-        Some(StatementName::new(known.name))
+        known.called
     }
 
     /// Queues Parse of what is asked for, which the connection does not know.
     fn parse(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> StatementName {
-        if self.known.len() >= self.max
-            && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone())
-            && let Some(gone) = self.known.remove(&oldest)
-        {
-            client::close(out, Target::Statement, StatementName::new(gone.name).as_str());
+        if self.known.len() >= self.max {
+            let oldest = self.known.iter().enumerate().min_by_key(|(_, known)| known.used).map(|(place, _)| place);
+            if let Some(oldest) = oldest {
+                let gone = self.remove(oldest);
+                client::close(out, Target::Statement, gone.called.as_str());
+            }
         }
         self.count += 1;
-        let (number, name) = (self.count, StatementName::new(self.count));
-        client::parse(out, name.as_str(), text, types);
-        self.known.insert(self.key.as_str().into(), Known { name: number, used: number, looks: None });
+        let (number, called) = (self.count, StatementName::new(self.count));
+        client::parse(out, called.as_str(), text, types);
+        let key: Arc<str> = self.key.as_str().into();
+        self.places.insert(Arc::clone(&key), self.known.len());
+        self.known.push(Known { key, name: number, called, used: number, looks: None });
         (self.current, self.is_new) = (Some(number), true);
-        name
+        called
     }
 
     /// The same as [`Self::find`] of one that is used before what was sent before it is answered.
     pub(super) fn queue_ahead(
         &mut self,
-        text: &str,
+        text: (&str, TextNumber),
         types: &[u32],
-        zone: &str,
+        zone: &Arc<str>,
         expected: &Arc<Described>,
     ) -> Option<StatementName> {
         let name = self.find(text, types, zone, expected)?;
@@ -239,9 +301,9 @@ impl Statements {
             self.ahead.clear();
         }
         let Some(name) = self.current.take_if(|_| is_new || is_stale) else { return };
-        let before = self.known.len();
-        self.known.retain(|_, known| known.name != name);
-        if !is_new && self.known.len() < before {
+        let Some(place) = self.known.iter().position(|known| known.name == name) else { return };
+        drop(self.remove(place));
+        if !is_new {
             self.stale.push(name);
         }
     }
@@ -249,7 +311,7 @@ impl Statements {
     /// The statement that was asked for last has been found to look like this.
     pub(super) fn looks(&mut self, described: Arc<Described>) {
         let Some(name) = self.current else { return };
-        if let Some(known) = self.known.values_mut().find(|known| known.name == name) {
+        if let Some(known) = self.known.iter_mut().find(|known| known.name == name) {
             known.looks = Some(described);
         }
     }
@@ -257,6 +319,8 @@ impl Statements {
     /// The shard has forgotten all of them.
     pub(super) fn forget_all(&mut self) {
         self.known.clear();
+        self.places.clear();
+        self.numbered.clear();
         self.stale.clear();
         self.current = None;
     }
@@ -328,9 +392,11 @@ mod tests {
     fn a_text_is_asked_what_it_looks_like_once_and_again_where_something_else_is_expected() {
         let mut statements = Statements::new(10);
         let mut out = Vec::new();
-        let (text, types, zone) = ("SELECT $1", [23], "UTC");
+        let (text, types, zone): (_, _, Arc<str>) = ("SELECT $1", [23], "UTC".into());
+        let (zone, number) = (&zone, TextNumber::make());
+        let numbered = (text, number);
         let first = described(20);
-        assert_eq!(statements.find(text, &types, zone, &first), None);
+        assert_eq!(statements.find(numbered, &types, zone, &first), None);
         let (name, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &first);
         assert_eq!((out[0], is_checked), (b'P', false));
         statements.parsed().unwrap();
@@ -340,12 +406,12 @@ mod tests {
         // The same, and one that says the same.
         for expected in [&first, &described(20)] {
             assert_eq!(statements.queue_expecting(&mut out, text, &types, zone, expected), (name, true));
-            assert_eq!(statements.find(text, &types, zone, expected), Some(name));
+            assert_eq!(statements.find(numbered, &types, zone, expected), Some(name));
         }
         assert!(out.is_empty());
         // Another plan: what was parsed before is not asked whether it has changed.
         let second = described(25);
-        assert_eq!(statements.find(text, &types, zone, &second), None);
+        assert_eq!(statements.find(numbered, &types, zone, &second), None);
         let (other, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &second);
         assert!(other != name && !is_checked);
         let closed = 1 + usize::try_from(u32::from_be_bytes(out[1..5].try_into().unwrap())).unwrap();
@@ -357,18 +423,21 @@ mod tests {
         let (third, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &second);
         assert!(third != other && !is_checked && out[0] == b'C', "{out:?}");
         // What is queued behind others is known to look as expected, too.
-        assert_eq!((statements.queue_ahead(text, &types, zone, &second), statements.ahead()), (None, 0));
+        assert_eq!((statements.queue_ahead(numbered, &types, zone, &second), statements.ahead()), (None, 0));
         statements.parsed().unwrap();
         statements.looks(Arc::clone(&second));
-        assert_eq!(statements.queue_ahead(text, &types, zone, &second), Some(third));
-        assert_eq!((statements.queue_ahead(text, &types, zone, &first), statements.ahead()), (None, 1));
+        assert_eq!(statements.queue_ahead(numbered, &types, zone, &second), Some(third));
+        assert_eq!((statements.queue_ahead(numbered, &types, zone, &first), statements.ahead()), (None, 1));
         statements.settled();
         // Where nothing is expected it only has to be known.
         let nothing = Arc::new(Described::default());
-        assert_eq!(statements.find("DELETE", &[], zone, &nothing), None);
+        let delete = ("DELETE", TextNumber::make());
+        assert_eq!(statements.find(delete, &[], zone, &nothing), None);
         let (name, is_checked) = statements.queue_expecting(&mut out, "DELETE", &[], zone, &nothing);
         assert!(!is_checked);
-        assert_eq!(statements.find("DELETE", &[], zone, &nothing), Some(name));
+        for _ in 0..2 {
+            assert_eq!(statements.find(delete, &[], zone, &nothing), Some(name));
+        }
     }
 
     #[test]
@@ -378,6 +447,7 @@ mod tests {
         let expected = described(20);
         for (bytes, is_kept) in [(KEPT_TEXT_BYTES_MAX, true), (KEPT_TEXT_BYTES_MAX + 1, false)] {
             let text = " ".repeat(bytes);
+            let (numbered, zone) = ((text.as_str(), TextNumber::make()), Arc::<str>::from("UTC"));
             for time in 0..3 {
                 out.clear();
                 let (name, is_checked) = statements.queue_expecting(&mut out, &text, &[23], "UTC", &expected);
@@ -395,11 +465,60 @@ mod tests {
             if !is_kept {
                 statements.parsed().unwrap();
             }
-            assert_eq!(statements.find(&text, &[23], "UTC", &expected).is_some(), is_kept);
-            assert_eq!(statements.queue_ahead(&text, &[23], "UTC", &expected).is_some(), is_kept);
+            assert_eq!(statements.find(numbered, &[23], &zone, &expected).is_some(), is_kept);
+            assert_eq!(statements.queue_ahead(numbered, &[23], &zone, &expected).is_some(), is_kept);
             statements.settled();
         }
         assert_eq!(statements.known.len(), 1);
+    }
+
+    #[test]
+    fn what_is_found_by_its_number_is_what_the_connection_knows_now() {
+        let mut statements = Statements::new(3);
+        let mut out = Vec::new();
+        let (zone, expected): (Arc<str>, _) = ("UTC".into(), described(20));
+        let texts = ["1", "2", "3"].map(|text| (text, TextNumber::make()));
+        let mut parse = |statements: &mut Statements, text: &str| {
+            let (name, is_checked) = statements.queue_expecting(&mut out, text, &[], &zone, &expected);
+            assert!(!is_checked);
+            statements.parsed().unwrap();
+            statements.looks(Arc::clone(&expected));
+            statements.settled();
+            name
+        };
+        let names = texts.map(|(text, _)| parse(&mut statements, text));
+        // By the text, and then by the number: nobody looks at the text any more.
+        for (text, name) in texts.iter().zip(names) {
+            assert_eq!(statements.find(*text, &[], &zone, &expected), Some(name));
+            assert_eq!(statements.find(("", text.1), &[], &zone, &expected), Some(name));
+        }
+        assert_eq!(statements.find(("", texts[0].1), &[23], &zone, &expected), None);
+        assert_eq!(statements.find(("", texts[0].1), &[], &"Europe/Berlin".into(), &expected), None);
+        // Another number of the same text, as another plan has it, and another plan that expects the same.
+        assert_eq!(statements.find(("1", TextNumber::make()), &[], &zone, &described(20)), Some(names[0]));
+        assert_eq!(statements.find(("", texts[0].1), &[], &zone, &expected), Some(names[0]));
+        assert_eq!(statements.find(("", texts[0].1), &[], &zone, &described(25)), None);
+        // The first fails for good: the last is in its place, where it is not taken for the first.
+        assert_eq!(statements.find(texts[0], &[], &zone, &expected), Some(names[0]));
+        statements.failed(true);
+        assert_eq!(statements.find(texts[0], &[], &zone, &expected), None);
+        for (text, name) in texts.iter().zip(names).skip(1) {
+            assert_eq!(statements.find(*text, &[], &zone, &expected), Some(name));
+            assert_eq!(statements.find(("", text.1), &[], &zone, &expected), Some(name));
+        }
+        let again = parse(&mut statements, "1");
+        assert!(!names.contains(&again));
+        assert_eq!(statements.find(texts[0], &[], &zone, &expected), Some(again));
+        // One that was used by its number last is not the oldest: the second is.
+        for number in [texts[2].1, texts[0].1] {
+            assert!(statements.find(("", number), &[], &zone, &expected).is_some());
+        }
+        parse(&mut statements, "4");
+        assert_eq!(statements.find(texts[1], &[], &zone, &expected), None);
+        assert_eq!(statements.find(texts[2], &[], &zone, &expected), Some(names[2]));
+        statements.forget_all();
+        assert!(texts.iter().all(|text| statements.find(*text, &[], &zone, &expected).is_none()));
+        assert_eq!((statements.known.len(), statements.places.len()), (0, 0));
     }
 
     #[test]

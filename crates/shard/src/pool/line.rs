@@ -32,8 +32,39 @@ use crate::server::Server;
 
 static WAIT: Name = Name::new("shard connection");
 
+/// The lines of a pool. Each is for good, and at one place: who has that finds it without the server's name.
+#[derive(Default)]
+pub(super) struct Lines {
+    places: HashMap<String, usize>,
+    all: Vec<Line>,
+}
+
+impl Lines {
+    pub(super) fn get_mut(&mut self, server: &str) -> Option<&mut Line> {
+        let place = self.places.get(server)?;
+        self.all.get_mut(*place)
+    }
+
+    /// The line at a place.
+    pub(super) fn at(&mut self, place: usize) -> Option<&mut Line> {
+        self.all.get_mut(place)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Line)> {
+        self.all.iter().map(|line| (&line.server.name, line))
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Line> {
+        self.all.iter_mut()
+    }
+}
+
 /// See the module.
 pub(super) struct Line {
+    /// Its place among the lines of the pool.
+    pub(super) place: usize,
+    /// As it was declared when it was first needed: its name is the same for ever.
+    server: Arc<Server>,
     /// What was given back last is last.
     #[expect(clippy::vec_box, reason = "a lease has its box already, and is moved about")]
     pub(super) idle: Vec<Box<Backend>>,
@@ -75,9 +106,11 @@ pub(super) struct Counts {
 }
 
 impl Line {
-    fn new(bound: Arc<Bound>, pool: &Arc<Pool>) -> Self {
+    fn new(place: usize, server: &Arc<Server>, bound: Arc<Bound>, pool: &Arc<Pool>) -> Self {
         let member = bound.join(pool);
         Self {
+            place,
+            server: Arc::clone(server),
             idle: Vec::new(),
             open: 0,
             waiting: VecDeque::new(),
@@ -135,8 +168,8 @@ enum Next {
     Nobody,
     /// Who is first in line, and the line's generation.
     Here(oneshot::Sender<Slot>, u64),
-    /// The right to have a connection is that pool's now.
-    Elsewhere(Arc<Pool>),
+    /// The right to have a connection to the server is that pool's now.
+    Elsewhere(Arc<Pool>, Arc<Server>),
 }
 
 impl Pool {
@@ -164,22 +197,22 @@ impl Pool {
     pub(super) fn find(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot, usize> {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
-        self.free(server, line).ok_or(line.waiting.len())
+        self.free(line).ok_or(line.waiting.len())
     }
 
-    fn free(self: &Arc<Self>, server: &Arc<Server>, line: &mut Line) -> Option<Slot> {
+    fn free(self: &Arc<Self>, line: &mut Line) -> Option<Slot> {
         if !line.waiting.is_empty() {
             return None;
         }
         let backend = line.idle.pop();
-        (backend.is_some() || line.may_make()).then(|| self.slot(server, backend, line.generation))
+        (backend.is_some() || line.may_make()).then(|| self.slot(line.place, backend, line.generation))
     }
 
     /// A place in line, or one that has become free meanwhile.
     fn join<'p>(self: &'p Arc<Self>, server: &'p Arc<Server>) -> Result<Entered<'p>> {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
-        if let Some(slot) = self.free(server, line) {
+        if let Some(slot) = self.free(line) {
             return Ok(Entered::Place(slot));
         }
         if line.waiting.len() >= self.config.waiting_max {
@@ -223,14 +256,14 @@ impl Pool {
         let line = self.line(&mut lines, server);
         line.open += 1;
         line.counts.taken += 1;
-        self.slot(server, None, line.generation)
+        self.slot(line.place, None, line.generation)
     }
 
     /// The right to make a connection, whoever waits.
     fn make(self: &Arc<Self>, server: &Arc<Server>) -> Option<Slot> {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
-        line.may_make().then(|| self.slot(server, None, line.generation))
+        line.may_make().then(|| self.slot(line.place, None, line.generation))
     }
 
     /// The right to make a connection that nobody needs yet, where there are fewer than the minimum, and fewer than `share` here.
@@ -241,28 +274,28 @@ impl Pool {
             return None;
         }
         line.open += 1;
-        Some(self.slot(server, None, line.generation))
+        Some(self.slot(line.place, None, line.generation))
     }
 
-    /// Takes a place back, with its connection where that can be lent again.
-    pub(super) fn leave(self: &Arc<Self>, server: &Arc<Server>, mut backend: Option<Box<Backend>>, generation: u64) {
+    /// Takes a place in a line back, with its connection where that can be lent again.
+    pub(super) fn leave(self: &Arc<Self>, line: usize, mut backend: Option<Box<Backend>>, generation: u64) {
         loop {
-            let (next, closed) = self.next(&server.name, &mut backend, generation);
+            let (next, closed) = self.next(line, &mut backend, generation);
             // Without the lock.
             drop(closed);
             match next {
                 Next::Nobody => return,
-                Next::Elsewhere(pool) => {
+                Next::Elsewhere(pool, server) => {
                     // Given back there at once: it is for the first in line.
-                    drop(pool.gain(server));
+                    drop(pool.gain(&server));
                     return;
                 }
-                Next::Here(first, now) => match first.send(self.slot(server, backend.take(), now)) {
+                Next::Here(first, now) => match first.send(self.slot(line, backend.take(), now)) {
                     Ok(()) => return,
                     // It has left the line meanwhile. What comes back must not leave once more by itself.
                     Err(mut slot) => {
                         backend = slot.backend.take();
-                        slot.server = None;
+                        slot.line = None;
                     }
                 },
             }
@@ -270,15 +303,16 @@ impl Pool {
     }
 
     /// Decides for whom a place is that is given back; with a connection that is to be closed.
-    fn next(&self, server: &str, backend: &mut Option<Box<Backend>>, generation: u64) -> (Next, Option<Box<Backend>>) {
+    fn next(&self, line: usize, backend: &mut Option<Box<Backend>>, generation: u64) -> (Next, Option<Box<Backend>>) {
         let mut lines = self.lines.lock();
-        let Some(line) = lines.get_mut(server) else { return (Next::Nobody, backend.take()) };
+        let Some(line) = lines.at(line) else { return (Next::Nobody, backend.take()) };
         let forgotten = if line.generation == generation { None } else { backend.take() };
         if line.bound.is_anybody_overdue() {
             let first = line.waiting.front().map(|(since, _)| *since);
             if let Some(pool) = line.bound.hand_over(line.member, first) {
                 line.open -= 1;
-                return (Next::Elsewhere(pool), forgotten.or_else(|| backend.take()));
+                let server = Arc::clone(&line.server);
+                return (Next::Elsewhere(pool, server), forgotten.or_else(|| backend.take()));
             }
         }
         if let Some((_, first)) = line.waiting.pop_front() {
@@ -293,9 +327,18 @@ impl Pool {
     }
 
     /// What it has of a server.
-    fn line<'l>(self: &Arc<Self>, lines: &'l mut HashMap<String, Line>, server: &Server) -> &'l mut Line {
-        let make = || Line::new(self.bounds.of(&server.name, &self.config), self);
-        lines.entry(server.name.clone()).or_insert_with(make)
+    fn line<'l>(self: &Arc<Self>, lines: &'l mut Lines, server: &Arc<Server>) -> &'l mut Line {
+        let place = match lines.places.get(&server.name) {
+            Some(place) => *place,
+            None => {
+                let place = lines.all.len();
+                let bound = self.bounds.of(&server.name, &self.config);
+                lines.all.push(Line::new(place, server, bound, self));
+                lines.places.insert(server.name.clone(), place);
+                place
+            }
+        };
+        &mut lines.all[place]
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::decide::Spot;
 use super::{Kind, Request, Route};
+use crate::backend::TextNumber;
 use crate::rules::{Placement, ShardId};
 
 /// Where an execution goes that one shard carries out.
@@ -17,8 +18,18 @@ pub struct AtOnce<'r> {
     pub shard: ShardId,
     /// What it is sent, with the client's parameters as they are.
     pub text: &'r str,
+    /// The text's number.
+    pub number: TextNumber,
     /// Whether that is the client's own text.
     pub is_as_sent: bool,
+}
+
+/// What one of the shards is sent where it calls the tables otherwise.
+#[derive(Debug)]
+pub(super) struct OfShard {
+    text: Box<str>,
+    number: TextNumber,
+    is_as_sent: bool,
 }
 
 impl Route {
@@ -26,13 +37,15 @@ impl Route {
     pub fn at_once(&self, request: &Request<'_>) -> Option<AtOnce<'_>> {
         let (server, shard) = self.only(request)?;
         if self.texts.is_empty() {
-            return Some(AtOnce { server, shard, text: &self.text, is_as_sent: true });
+            return Some(AtOnce { server, shard, text: &self.text, number: self.number, is_as_sent: true });
         }
-        let text = self.texts[shard.index()].get_or_init(|| {
+        let own = self.texts[shard.index()].get_or_init(|| {
             let spot = Spot { server, shards: vec![shard], is_one_of_several: false, counts_columns: false };
-            self.statement(&spot).text.into()
+            let text: Box<str> = self.statement(&spot).text.into();
+            let is_as_sent = text == self.text;
+            OfShard { text, number: TextNumber::make(), is_as_sent }
         });
-        Some(AtOnce { server, shard, text, is_as_sent: **text == *self.text })
+        Some(AtOnce { server, shard, text: &own.text, number: own.number, is_as_sent: own.is_as_sent })
     }
 
     /// The one shard that carries an execution out, if that is plain, and its server.

@@ -32,6 +32,7 @@ use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, Val
 use pg_query::NodeEnum;
 
 use analysis::{Analysis, Fed, Occurrence};
+use at_once::OfShard;
 use condition::Condition;
 use grouped::About;
 use insert::{Inserted, Rows};
@@ -44,6 +45,7 @@ pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
 pub use told::told_here;
 
+use crate::backend::TextNumber;
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
 use crate::rules::{Generator, Key, Placement, Rule, ShardId, ShardSet};
@@ -276,6 +278,8 @@ pub struct Route {
     named: Option<Arc<str>>,
     kind: Kind,
     text: Box<str>,
+    /// The number of that text.
+    number: TextNumber,
     has_rows: bool,
     locks: bool,
     /// Whether those are rows that all servers have.
@@ -298,7 +302,7 @@ pub struct Route {
     /// The columns of its stars: spliced where the shards' columns are counted beside each other.
     stars: Vec<String>,
     /// By shard: the text of a statement that one of them carries out, once it has been. None where it is the statement's own there.
-    texts: Vec<OnceLock<Box<str>>>,
+    texts: Vec<OnceLock<OfShard>>,
     /// By occurrence: what a name in the text becomes besides the physical one.
     names: Vec<NameStyle>,
     /// The distinct conditions on divided tables.
@@ -543,6 +547,7 @@ impl Route {
             named: None,
             kind,
             text: source.text.into(),
+            number: TextNumber::make(),
             has_rows,
             locks: analysis.locks,
             locks_copies: analysis.locks_copies,
@@ -653,7 +658,7 @@ impl Route {
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.text.len()
-            + self.texts.len() * (self.text.len() + size_of::<OnceLock<Box<str>>>())
+            + self.texts.len() * (self.text.len() + size_of::<OnceLock<OfShard>>())
             + self.occurrences.len() * 64
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)

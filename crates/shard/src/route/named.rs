@@ -9,6 +9,7 @@ use std::sync::Arc;
 use pg_query::NodeEnum;
 
 use super::{Kind, Route, Several, ShardStatement, Source};
+use crate::backend::TextNumber;
 use crate::rewrite::Template;
 use crate::rules::ShardId;
 
@@ -30,6 +31,7 @@ impl Route {
             named: Some(Arc::clone(server)),
             kind,
             text: text.into(),
+            number: TextNumber::make(),
             has_rows,
             locks: false,
             locks_copies: false,

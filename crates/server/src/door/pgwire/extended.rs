@@ -116,10 +116,10 @@ impl Connection {
     /// Executes the portal whose name is in `self.portal`.
     pub(super) async fn execute(&mut self, session: &mut SqlSession, max_rows: i32) -> Result<(), Failure> {
         self.statements += 1;
-        let formats = session.describe_portal(&self.portal)?.map(|(_, formats)| formats);
+        let formats = Some(session.portal_formats(&self.portal)?);
         // Zero and less mean: all.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
-        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, formats);
+        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, &self.cancel, formats);
         // Pinned where it is: each function that it was handed to would copy it.
         let executed =
             attended(pin!(session.execute(&self.portal, max_rows, &mut sink)), &self.stream, &mut self.context).await;

@@ -32,8 +32,8 @@ use super::seats::Seat;
 use super::turn::Turn;
 use super::wire::{Inbox, Outbox, reset_by_client};
 use super::{Context, FAREWELL};
-use crate::session::SqlSession;
 use crate::session::registry::Registration;
+use crate::session::{CancelToken, SqlSession};
 use crate::shutdown::Phase;
 
 /// Replies that collect before they are written although more requests wait in the inbox.
@@ -103,6 +103,8 @@ struct Connection {
     seat: Option<Seat>,
     /// How a cancel request finds the session.
     registration: Option<Registration>,
+    /// What it stops then: the session's own.
+    cancel: CancelToken,
     /// After an error in the extended protocol everything up to the next Sync is passed over.
     skip_to_sync: bool,
     /// Something has been executed since the last Sync.
@@ -131,6 +133,7 @@ pub(crate) async fn serve(stream: TcpStream, context: Context) {
         context,
         seat: None,
         registration: None,
+        cancel: CancelToken::new(),
         skip_to_sync: false,
         mid_transaction: false,
         is_ready: true,
@@ -301,7 +304,7 @@ impl Connection {
         if !session.is_ahead() {
             return Ok(());
         }
-        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, None);
+        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, &self.cancel, None);
         let answered = attended(pin!(session.answer_ahead(&mut sink)), &self.stream, &mut self.context).await;
         self.rows += sink.finish()?;
         if answered.is_ok() {

@@ -71,7 +71,7 @@ impl Connection {
         statement: &Arc<SimpleStatement>,
     ) -> Result<Option<CommandTag>, Failure> {
         self.statements += 1;
-        let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session);
+        let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session, &self.cancel);
         let executed = attended(pin!(session.run_simple(statement, &mut sink)), &self.stream, &mut self.context).await;
         self.rows += sink.finish()?;
         match executed? {

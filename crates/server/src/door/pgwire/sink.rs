@@ -30,7 +30,7 @@ pub(super) struct Sink<'c> {
     formats: Option<Arc<[ValueFormat]>>,
     style: TextStyle,
     /// What stops the statement while its client does not read; `None` once nothing may.
-    cancel: Option<CancelToken>,
+    cancel: Option<&'c CancelToken>,
     rows: u64,
     /// Why the socket failed; the session only learns that it did.
     broken: Option<io::Error>,
@@ -45,8 +45,9 @@ impl<'c> Sink<'c> {
         stream: &'c TcpStream,
         context: &Context,
         session: &SqlSession,
+        cancel: &'c CancelToken,
     ) -> Self {
-        Self { describe: true, ..Self::extended(outbox, stream, context, session, None) }
+        Self { describe: true, ..Self::extended(outbox, stream, context, session, cancel, None) }
     }
 
     /// For a portal: the formats that Bind asked for.
@@ -55,13 +56,20 @@ impl<'c> Sink<'c> {
         stream: &'c TcpStream,
         context: &Context,
         session: &SqlSession,
+        cancel: &'c CancelToken,
         formats: Option<Arc<[ValueFormat]>>,
     ) -> Self {
         let bound = context.shared.config.server.write_buffer_kib_max as usize * 1024;
-        Self { formats, ..Self::new(outbox, stream, bound, *session.style(), session.cancel_token()) }
+        Self { formats, ..Self::new(outbox, stream, bound, *session.style(), cancel) }
     }
 
-    fn new(outbox: &'c mut Outbox, stream: &'c TcpStream, bound: usize, style: TextStyle, cancel: CancelToken) -> Self {
+    fn new(
+        outbox: &'c mut Outbox,
+        stream: &'c TcpStream,
+        bound: usize,
+        style: TextStyle,
+        cancel: &'c CancelToken,
+    ) -> Self {
         let (describe, formats, rows, broken, refused) = (false, None, 0, None, None);
         let cancel = Some(cancel);
         Self { outbox, stream, bound, describe, formats, style, cancel, rows, broken, refused }
@@ -157,7 +165,7 @@ impl RowSink for Sink<'_> {
             Ok(_) if self.outbox.pending() <= self.bound => return Ok(()),
             Ok(_) => {
                 // A row that was begun comes to its end: its shard is told to stop, and gives up what takes too long for that.
-                let cancel = self.cancel.as_ref().filter(|_| !self.outbox.is_cut());
+                let cancel = self.cancel.filter(|_| !self.outbox.is_cut());
                 // Half of the bound, so that a slow client does not wake the statement for every packet.
                 let sending = self.outbox.flush_to(self.stream, self.bound / 2);
                 match cancel {

@@ -107,7 +107,8 @@ impl Connection {
             backend::parameter_status(out, name, &value);
         }
         let secret_bytes = if minor >= MINOR { SECRET_BYTES } else { SECRET_BYTES_OLD };
-        let registration = self.context.shared.sessions.register(session.cancel_token(), secret_bytes);
+        self.cancel = session.cancel_token();
+        let registration = self.context.shared.sessions.register(self.cancel.clone(), secret_bytes);
         backend::backend_key_data(out, registration.pid(), registration.secret());
         session.set_pid(registration.pid());
         self.registration = Some(registration);

@@ -101,6 +101,15 @@ impl SqlSession {
         if self.block != Block::None {
             return Ok(());
         }
+        // Nearly every statement of a shard was a transaction of its own there: nothing is left to be committed.
+        if self.transaction.is_none() && !self.has_remote() && self.wishes() == 0 {
+            self.savepoints.clear();
+            self.portals.clear();
+            self.common = None;
+            self.settings.end_transaction(true);
+            self.advisory.end_transaction(&self.shared.advisory, 0);
+            return Ok(());
+        }
         self.finish().await
     }
 

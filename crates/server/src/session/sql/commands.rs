@@ -163,9 +163,9 @@ impl SqlSession {
             self.portals.retain(|portal| !portal.is_cursor);
             return complete("CLOSE CURSOR ALL");
         };
-        match self.portals.remove(name) {
-            Some(_) => complete("CLOSE CURSOR"),
-            None => Err(no_cursor(name)),
+        match self.portals.close(name) {
+            true => complete("CLOSE CURSOR"),
+            false => Err(no_cursor(name)),
         }
     }
 

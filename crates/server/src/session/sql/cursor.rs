@@ -86,7 +86,7 @@ impl SqlSession {
             };
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
-        self.insert_portal(name, portal)?;
+        self.insert_portal(name, Box::new(portal))?;
         Ok(Executed::Complete("DECLARE CURSOR".into()))
     }
 

@@ -12,14 +12,25 @@ use tokio::time::Instant;
 use super::SqlSession;
 use crate::session::CancelToken;
 
+/// When a statement must have ended, and what stops it then.
+pub(super) struct Limit {
+    deadline: Instant,
+    cancel: CancelToken,
+}
+
 impl SqlSession {
-    /// Notes that a message of a statement has arrived. Returns the time at which the statement must have ended.
-    pub(super) fn arrive(&mut self) -> Option<Instant> {
+    /// Notes that a message of a statement has arrived. Returns the limit of the statement's time, if it has one.
+    pub(super) fn arrive(&mut self) -> Option<Limit> {
         let limit = self.settings.statement_timeout_ms;
         if self.deadline.is_none() && limit > 0 {
             self.deadline = Some(Instant::from_std(clock::monotonic()) + Duration::from_millis(limit));
         }
-        self.deadline
+        self.limit()
+    }
+
+    /// The limit of the time of the statement that has arrived.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        self.deadline.map(|deadline| Limit { deadline, cancel: self.cancel.clone() })
     }
 
     /// Resolves with the reason when a COPY FROM STDIN must end although its client sends nothing.
@@ -61,12 +72,8 @@ impl SqlSession {
 }
 
 /// Runs a part of a statement, and asks it to stop at the deadline.
-pub(super) async fn in_time<T>(
-    deadline: Option<Instant>,
-    cancel: CancelToken,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let Some(deadline) = deadline else { return work.await };
+pub(super) async fn in_time<T>(limit: Option<Limit>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let Some(Limit { deadline, cancel }) = limit else { return work.await };
     tokio::pin!(work);
     match tokio::time::timeout_at(deadline, &mut work).await {
         Ok(done) => done,

@@ -131,6 +131,25 @@ struct Prepared {
     held: Option<Reservation>,
 }
 
+impl Prepared {
+    /// The formats of the result columns, one for each.
+    ///
+    /// # Errors
+    /// 08P01
+    fn formats_for(&mut self, columns: usize, given: &[ValueFormat]) -> Result<Arc<[ValueFormat]>> {
+        let last = &self.formats;
+        let is_same = match given {
+            [] => last.iter().all(|format| *format == ValueFormat::Text),
+            [one] => last.iter().all(|format| format == one),
+            many => **last == *many,
+        };
+        if !is_same || last.len() != columns {
+            self.formats = expand_formats(given, columns)?;
+        }
+        Ok(Arc::clone(&self.formats))
+    }
+}
+
 /// The columns of a result.
 pub type Columns = Arc<[Column]>;
 
@@ -173,6 +192,8 @@ pub struct SqlSession {
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
     /// Connections that the session keeps between its transactions, if its settings say so.
     keep: Option<Arc<ashlar_shard::pool::Keep>>,
+    /// The user's ways to shards, as they were looked up last.
+    ways: ashlar_shard::fleet::Ways,
     /// The user, as whom shards are asked.
     role: Arc<str>,
     /// Whether the next statement is the only one of its transaction.
@@ -228,6 +249,7 @@ impl SqlSession {
             spare: None,
             pool: None,
             keep: None,
+            ways: ashlar_shard::fleet::Ways::default(),
             role,
             alone: false,
             in_string: false,
@@ -344,8 +366,7 @@ impl SqlSession {
     /// Errors of planning and running it.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.check_cancel()?;
-        let (deadline, watch) = (self.arrive(), self.watch());
-        let cancel = self.cancel.clone();
+        let (limit, watch) = (self.arrive(), self.watch());
         let mut ran = None;
         let executed = {
             // Pinned where it is: who waits for it would copy it.
@@ -361,7 +382,7 @@ impl SqlSession {
                 portal.sent = sent;
                 self.run(&mut portal, 0, sink, true).await
             });
-            in_time(deadline, cancel, work).await
+            in_time(limit, work).await
         };
         let ran = ran.as_ref().map(|(planned, sent)| (&**planned, sent.as_ref().map(|sent| sent.text.as_str())));
         self.tell_slow(watch, ran, executed.is_ok());
@@ -382,9 +403,8 @@ impl SqlSession {
     /// 42601, 42P05, and errors of planning.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
         self.check_cancel()?;
-        let deadline = self.arrive();
-        let cancel = self.cancel.clone();
-        in_time(deadline, cancel, self.prepare_now(name, sql, types)).await
+        let limit = self.arrive();
+        in_time(limit, self.prepare_now(name, sql, types)).await
     }
 
     async fn prepare_now(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
@@ -458,10 +478,13 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
-        let prepared = self.prepared(statement)?;
-        let (planned, source) = (prepared.planned.clone(), Arc::clone(&prepared.source));
-        if let Some(planned) = &planned {
-            self.check_block(run::ends_failed_block(&planned.kind))?;
+        // Found once for all that is asked of it.
+        let prepared = self.prepared.get_mut(statement).ok_or_else(|| no_statement(statement))?;
+        if let Some(planned) = &prepared.planned
+            && self.block == Block::Failed
+            && !run::ends_failed_block(&planned.kind)
+        {
+            return Err(block::aborted());
         }
         if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
@@ -469,13 +492,18 @@ impl SqlSession {
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let Some(planned) = planned else {
-            return self.insert_portal(portal, Portal::empty());
+        let Some(planned) = &prepared.planned else {
+            let empty = self.portals.empty();
+            return self.insert_portal(portal, empty);
         };
         if matches!(planned.kind, Kind::Sharded(_)) {
-            let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
+            let store = self.shared.engine.store();
+            let mut bound = self.portals.empty();
+            let prepared = (statement, prepared);
+            sharded::bind(&mut bound, &mut self.spare, store, prepared, parameters, result_formats)?;
             return self.insert_portal(portal, bound);
         }
+        let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
         let mut held = None;
         let mut charge = |bytes: usize| {
             let store = self.shared.engine.store();
@@ -492,35 +520,20 @@ impl SqlSession {
             ));
         }
         let columns = self.columns_of(&planned).map_or(0, |columns| columns.len());
-        let formats = self.formats_for(statement, columns, result_formats)?;
+        let formats = match self.prepared.get_mut(statement) {
+            Some(prepared) => prepared.formats_for(columns, result_formats)?,
+            None => expand_formats(result_formats, columns)?,
+        };
         let mut bound = Portal::new(planned, values, formats);
         (bound.source, bound.held) = (Some(source), held);
-        self.insert_portal(portal, bound)
-    }
-
-    /// The formats of a statement's result columns, one for each.
-    ///
-    /// # Errors
-    /// 08P01
-    fn formats_for(&mut self, name: &str, columns: usize, given: &[ValueFormat]) -> Result<Arc<[ValueFormat]>> {
-        let Some(prepared) = self.prepared.get_mut(name) else { return expand_formats(given, columns) };
-        let last = &prepared.formats;
-        let is_same = match given {
-            [] => last.iter().all(|format| *format == ValueFormat::Text),
-            [one] => last.iter().all(|format| format == one),
-            many => **last == *many,
-        };
-        if !is_same || last.len() != columns {
-            prepared.formats = expand_formats(given, columns)?;
-        }
-        Ok(Arc::clone(&prepared.formats))
+        self.insert_portal(portal, Box::new(bound))
     }
 
     /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
     /// 53200 over the memory bound, for a long name.
-    fn insert_portal(&mut self, name: &str, mut portal: Portal) -> Result<()> {
+    fn insert_portal(&mut self, name: &str, mut portal: Box<Portal>) -> Result<()> {
         if name.len() >= LONG_BYTES {
             let store = self.shared.engine.store();
             portal.held.get_or_insert_with(|| store.reservation()).grow(name.len())?;
@@ -541,6 +554,15 @@ impl SqlSession {
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
     }
 
+    /// The formats of the result columns of a portal: text where it says nothing of one.
+    ///
+    /// # Errors
+    /// 34000
+    pub fn portal_formats(&self, name: &str) -> Result<Arc<[ValueFormat]>> {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        Ok(Arc::clone(&portal.formats))
+    }
+
     /// Whether there is a portal of this name. One that is ahead of its answer does not count until it is answered.
     pub fn has_portal(&self, name: &str) -> bool {
         self.portals.contains(name)
@@ -557,8 +579,7 @@ impl SqlSession {
             self.portals.insert(name, portal);
             return Err(cannot_run(name));
         }
-        let (deadline, watch) = (self.arrive(), self.watch());
-        let cancel = self.cancel.clone();
+        let (limit, watch) = (self.arrive(), self.watch());
         let executed = {
             // Pinned where it is: who waits for it would copy it.
             let work = pin!(async {
@@ -567,7 +588,7 @@ impl SqlSession {
                 }
                 self.run(&mut portal, rows_max, sink, false).await
             });
-            in_time(deadline, cancel, work).await
+            in_time(limit, work).await
         };
         self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
         let executed = self.done(executed);
@@ -583,8 +604,9 @@ impl SqlSession {
             portal.progress = Progress::Done;
         }
         // COMMIT and ROLLBACK close all portals, their own too.
-        if !portal.ends_block() {
-            self.portals.insert(name, portal);
+        match portal.ends_block() {
+            true => self.portals.recycle(portal),
+            false => self.portals.insert(name, portal),
         }
         executed
     }
@@ -656,7 +678,7 @@ impl SqlSession {
 
     /// Close of a portal.
     pub fn close_portal(&mut self, name: &str) {
-        self.portals.remove(name);
+        self.portals.close(name);
     }
 }
 

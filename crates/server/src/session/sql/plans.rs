@@ -62,7 +62,7 @@ impl SqlSession {
     /// # Errors
     /// 42601: one syntax error fails all. 57014
     pub async fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<SimpleStatement>>> {
-        self.portals.remove("");
+        self.portals.close("");
         self.prepared.remove("");
         if let Some(shape) = self.shape_of(sql)
             && let Some(found) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
@@ -73,8 +73,8 @@ impl SqlSession {
             return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned)))]);
         }
         self.check_cancel()?;
-        let deadline = self.arrive();
-        let parsed = in_time(deadline, self.cancel.clone(), self.parse(sql)).await?;
+        let limit = self.arrive();
+        let parsed = in_time(limit, self.parse(sql)).await?;
         (self.alone, self.in_string) = (parsed.len() == 1, parsed.len() > 1);
         let whole = self.alone.then(|| sql.to_owned());
         let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Arc::new(parsed), whole.clone()));

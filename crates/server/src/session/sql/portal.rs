@@ -7,6 +7,7 @@ use ashlar_base::Value;
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
 use ashlar_query::select::SelectPlan;
+use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_shard::route::Sent;
 use ashlar_store::Reservation;
@@ -36,11 +37,19 @@ pub(super) struct Portal {
     pub(super) number: u64,
 }
 
-/// The portals of a session. The one without a name, which nearly every statement uses, is found without a lookup.
+/// Places for portals that a session keeps: each statement has one, and one is for the next while that of the last is still there.
+/// Pipelines have more.
+const SPARE_MAX: usize = 32;
+
+/// The portals of a session. The one without a name, which nearly every statement uses, is found without a lookup. Each stays where it
+/// is while it is executed: it is large, and what is moved is its box.
 #[derive(Default)]
 pub(super) struct Portals {
-    unnamed: Option<Portal>,
-    named: HashMap<String, Portal>,
+    unnamed: Option<Box<Portal>>,
+    named: HashMap<String, Box<Portal>>,
+    /// Empty ones, kept for their memory.
+    #[expect(clippy::vec_box, reason = "a portal has its box already, and is moved about")]
+    spare: Vec<Box<Portal>>,
 }
 
 impl Portals {
@@ -53,28 +62,49 @@ impl Portals {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Portal> {
-        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+        if name.is_empty() { self.unnamed.as_deref() } else { self.named.get(name).map(Box::as_ref) }
+    }
+
+    /// An empty portal, to be filled and inserted.
+    pub(super) fn empty(&mut self) -> Box<Portal> {
+        self.spare.pop().unwrap_or_else(|| Box::new(Portal::empty()))
     }
 
     /// Inserts a portal; one of the same name is replaced.
-    pub(super) fn insert(&mut self, name: &str, portal: Portal) {
-        if name.is_empty() {
-            self.unnamed = Some(portal);
-        } else {
-            self.named.insert(name.to_owned(), portal);
+    pub(super) fn insert(&mut self, name: &str, portal: Box<Portal>) {
+        let before =
+            if name.is_empty() { self.unnamed.replace(portal) } else { self.named.insert(name.to_owned(), portal) };
+        if let Some(before) = before {
+            self.recycle(before);
         }
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> Option<Portal> {
+    pub(super) fn remove(&mut self, name: &str) -> Option<Box<Portal>> {
         if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
     }
 
+    /// Removes a portal for good; whether there was one.
+    pub(super) fn close(&mut self, name: &str) -> bool {
+        let closed = self.remove(name);
+        let was_there = closed.is_some();
+        closed.into_iter().for_each(|closed| self.recycle(closed));
+        was_there
+    }
+
+    /// Gives up what a portal holds, and keeps its memory.
+    pub(super) fn recycle(&mut self, mut portal: Box<Portal>) {
+        if self.spare.len() < SPARE_MAX {
+            portal.empty_out();
+            self.spare.push(portal);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Portal> {
-        self.unnamed.iter().chain(self.named.values())
+        self.unnamed.iter().chain(self.named.values()).map(Box::as_ref)
     }
 
     pub(super) fn clear(&mut self) {
-        self.unnamed = None;
+        self.close("");
         self.named.clear();
     }
 
@@ -155,12 +185,21 @@ impl Portal {
             raw: None,
             sent: None,
             held: None,
-            formats: Vec::new().into(),
+            formats: Arc::default(),
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
             number: 0,
         }
+    }
+
+    /// Gives up all that it holds: it is as [`Self::empty`] afterwards, but for the formats, which are its statement's too.
+    fn empty_out(&mut self) {
+        self.statement = None;
+        self.parameters = Vec::new();
+        (self.raw, self.sent, self.held, self.source) = (None, None, None, None);
+        self.progress = Progress::Fresh;
+        (self.is_cursor, self.number) = (false, 0);
     }
 
     pub(super) fn is_fresh(&self) -> bool {
@@ -175,6 +214,14 @@ impl Portal {
     pub(super) fn reading(&self) -> Option<&SelectPlan> {
         match (&self.progress, &self.statement.as_ref()?.kind) {
             (Progress::Open(RowSource::Query(_), _) | Progress::Ended(_), Kind::Select(plan)) => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// The plan of a statement about shards.
+    pub(super) fn sharded(&self) -> Option<&ShardedPlan> {
+        match &self.statement.as_ref()?.kind {
+            Kind::Sharded(plan) => Some(plan),
             _ => None,
         }
     }
@@ -196,5 +243,46 @@ impl Portal {
                     | SessionCommand::DiscardAll
             )
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portals_are_replaced_and_their_places_used_again() {
+        let mut portals = Portals::default();
+        let fill = |portals: &mut Portals, number: u64| {
+            let mut portal = portals.empty();
+            assert!(portal.statement.is_none() && portal.is_fresh() && !portal.is_cursor && portal.number == 0);
+            (portal.number, portal.is_cursor, portal.progress) = (number, true, Progress::Done);
+            portal.parameters = vec![Value::Null];
+            portal
+        };
+        for (number, name) in ["", "a", "", "a", "b"].into_iter().enumerate() {
+            let portal = fill(&mut portals, number as u64);
+            portals.insert(name, portal);
+        }
+        let number = |portals: &Portals, name: &str| portals.get(name).map(|portal| portal.number);
+        let found = ["", "a", "b", "c"].map(|name| number(&portals, name));
+        assert_eq!(found, [Some(2), Some(3), Some(4), None]);
+        assert_eq!((portals.len(), portals.iter().count(), portals.spare.len()), (3, 3, 0));
+        // Executed, and put back as it was.
+        let taken = portals.remove("").unwrap();
+        assert!(!portals.contains("") && taken.is_done());
+        portals.insert("", taken);
+        assert_eq!(number(&portals, ""), Some(2));
+        assert!(portals.close("a") && !portals.close("a"));
+        portals.retain(|portal| portal.number != 4);
+        assert_eq!((portals.len(), portals.spare.len()), (1, 1));
+        portals.clear();
+        assert_eq!((portals.len(), portals.spare.len()), (0, 2));
+        for number in 0..2 * SPARE_MAX as u64 {
+            let portal = Box::new(Portal::empty());
+            portals.recycle(portal);
+            assert!(portals.spare.len() <= SPARE_MAX, "{number}");
+        }
+        fill(&mut portals, 0);
     }
 }

@@ -13,7 +13,7 @@ use ashlar_store::{Reservation, Store};
 
 use super::portal::Portal;
 use super::run::select_of;
-use super::{Executed, RowSink, SqlSession};
+use super::{Executed, RowSink, SqlSession, no_statement, sharded};
 
 /// PostgreSQL's OID of `numeric`.
 const NUMERIC: u32 = 1700;
@@ -133,7 +133,10 @@ impl SqlSession {
             });
             let encoded: Vec<(ValueFormat, Option<Vec<u8>>)> = encoded.collect();
             let parameters = encoded.iter().map(|(format, bytes)| (*format, bytes.as_deref()));
-            self.bind_sharded(name, &planned, Arc::clone(&source), parameters, formats)?
+            let prepared = self.prepared.get_mut(name).ok_or_else(|| no_statement(name))?;
+            let (store, mut bound) = (self.shared.engine.store(), Portal::empty());
+            sharded::bind(&mut bound, &mut self.spare, store, (name, prepared), parameters, formats)?;
+            bound
         } else {
             Portal::new(planned, values, Arc::clone(formats))
         };

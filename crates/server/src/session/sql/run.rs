@@ -35,10 +35,14 @@ impl SqlSession {
         sink: &mut S,
         describe: bool,
     ) -> Result<Executed> {
-        let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
+        let Some(statement) = &portal.statement else { return Ok(Executed::Empty) };
         if self.block == Block::Failed && !ends_failed_block(&statement.kind) {
             return Err(aborted());
         }
+        if let Some(queued) = self.queue_at_once(portal, rows_max, describe) {
+            return self.answer_at_once(portal, queued, sink).await;
+        }
+        let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
         match &portal.progress {
             Progress::Fresh => {}
             Progress::Open(..) => return Box::pin(self.send_rows(portal, &statement, rows_max, sink)).await,
@@ -46,15 +50,7 @@ impl SqlSession {
             Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
             Progress::Done => return Err(Error::internal("a portal that is done was run again")),
         }
-        if let Kind::Sharded(plan) = &statement.kind {
-            let queued = match &portal.sent {
-                Some(sent) => self.queue_text(sent, plan),
-                None if describe => None,
-                None => self.queue_at_once(portal, plan, rows_max),
-            };
-            if let Some(queued) = queued {
-                return self.answer_at_once(portal, plan, queued, sink).await;
-            }
+        if matches!(statement.kind, Kind::Sharded(_)) {
             return Box::pin(self.run_sharded(portal, &statement, rows_max, sink, describe)).await;
         }
         if describe

@@ -39,16 +39,16 @@ use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardSta
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
-use ashlar_store::Reservation;
+use ashlar_store::{Reservation, Store};
 
 pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
 pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
-use super::portal::{Portal, Progress, Source, Tag};
+use super::portal::{Portal, Progress, Tag};
 use super::read_only::words_of_sharded;
-use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
+use super::{Block, Executed, LONG_BYTES, Prepared, RowSink, SqlSession};
 
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
 /// too, and the connection to it the second.
@@ -271,51 +271,6 @@ impl SqlSession {
         Ok(())
     }
 
-    /// Bind of a statement about shards: its values stay what they are.
-    pub(super) fn bind_sharded<'a>(
-        &mut self,
-        name: &str,
-        planned: &Arc<ashlar_query::Statement>,
-        source: Arc<Source>,
-        parameters: impl Iterator<Item = ValueOf<'a>>,
-        result_formats: &[ValueFormat],
-    ) -> Result<Portal> {
-        let Kind::Sharded(plan) = &planned.kind else { return Err(Error::internal("this is not about shards")) };
-        let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
-        let mut raw = self.spare.take().unwrap_or_default();
-        let mut held: Option<Reservation> = None;
-        for (format, value) in parameters {
-            let range = match value {
-                Some(value) => {
-                    if value.len() >= LONG_BYTES {
-                        let store = self.shared.engine.store();
-                        held.get_or_insert_with(|| store.reservation()).grow(value.len())?;
-                    }
-                    let start = raw.bytes.len();
-                    raw.bytes.extend_from_slice(value);
-                    Some(start..raw.bytes.len())
-                }
-                None => None,
-            };
-            raw.values.push((format, range));
-        }
-        if raw.values.len() != types.len() {
-            return Err(Error::new(
-                ErrorCode::ProtocolViolation,
-                format!(
-                    "bind message supplies {} parameters, but prepared statement \"{name}\" requires {}",
-                    raw.values.len(),
-                    types.len()
-                ),
-            ));
-        }
-        let columns = columns.as_ref().map_or(0, |columns| columns.len());
-        let formats = self.formats_for(name, columns, result_formats)?;
-        let mut portal = Portal::new(Arc::clone(planned), Vec::new(), formats);
-        (portal.source, portal.held, portal.raw) = (Some(source), held, Some(raw));
-        Ok(portal)
-    }
-
     /// Runs a statement about shards, and counts what it costs.
     pub(super) async fn run_sharded<S: RowSink>(
         &mut self,
@@ -346,11 +301,15 @@ impl SqlSession {
         {
             plan.outdate();
         }
-        if let Ok(fleet) = self.fleet() {
-            let rows = done.as_ref().ok().map(rows_of);
-            self.route = Some(kind);
-            plan.counters(fleet.routes(), kind).note(taken, rows);
-        }
+        let counters = match plan.known_counters(kind) {
+            Some(counters) => counters,
+            None => match self.shared.engine.catalog().fleet() {
+                Ok(fleet) => plan.counters(fleet.routes(), kind),
+                Err(_) => return,
+            },
+        };
+        self.route = Some(kind);
+        counters.note(taken, done.as_ref().ok().map(rows_of));
     }
 
     async fn run_routed<S: RowSink>(
@@ -530,7 +489,7 @@ impl SqlSession {
                 sending.expected = sending.expected.filter(|_| sending.is_kept);
             }
             sending.queue(&mut lease);
-            self.on_lent(lease, is_write, sink).await
+            self.on_lent(&mut lease, is_write, sink).await
         } else {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
@@ -692,6 +651,57 @@ impl SqlSession {
         *portal = inner;
         Ok(executed)
     }
+}
+
+/// Bind of a statement about shards, which the client calls `name`, to an empty portal: its values stay what they are. `spare` is the memory
+/// of others; `store` pays for long ones.
+///
+/// # Errors
+/// 08P01 for a wrong number of values or formats; 53200.
+pub(super) fn bind<'a>(
+    portal: &mut Portal,
+    spare: &mut Option<RawParameters>,
+    store: &Arc<Store>,
+    (name, prepared): (&str, &mut Prepared),
+    parameters: impl Iterator<Item = ValueOf<'a>>,
+    result_formats: &[ValueFormat],
+) -> Result<()> {
+    let not_sharded = || Error::internal("this is not about shards");
+    let planned = prepared.planned.as_ref().ok_or_else(not_sharded)?;
+    let Kind::Sharded(plan) = &planned.kind else { return Err(not_sharded()) };
+    let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
+    let mut raw = spare.take().unwrap_or_default();
+    let mut held: Option<Reservation> = None;
+    for (format, value) in parameters {
+        let range = match value {
+            Some(value) => {
+                if value.len() >= LONG_BYTES {
+                    held.get_or_insert_with(|| store.reservation()).grow(value.len())?;
+                }
+                let start = raw.bytes.len();
+                raw.bytes.extend_from_slice(value);
+                Some(start..raw.bytes.len())
+            }
+            None => None,
+        };
+        raw.values.push((format, range));
+    }
+    if raw.values.len() != types.len() {
+        return Err(Error::new(
+            ErrorCode::ProtocolViolation,
+            format!(
+                "bind message supplies {} parameters, but prepared statement \"{name}\" requires {}",
+                raw.values.len(),
+                types.len()
+            ),
+        ));
+    }
+    let columns = columns.as_ref().map_or(0, |columns| columns.len());
+    let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
+    portal.formats = prepared.formats_for(columns, result_formats)?;
+    (portal.statement, portal.source) = (Some(planned), Some(source));
+    (portal.held, portal.raw) = (held, Some(raw));
+    Ok(())
 }
 
 /// An error of a shard, whose place in the statement is one in the client's own text.

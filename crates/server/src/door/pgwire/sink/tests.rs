@@ -24,8 +24,8 @@ fn column() -> Column {
     Column { name: "t".to_owned(), sql_type: TEXT, oid: 25, typlen: -1, typmod: -1, table_oid: 0, column_number: 0 }
 }
 
-fn sink<'c>(outbox: &'c mut Outbox, stream: &'c TcpStream, cancel: &CancelToken) -> Sink<'c> {
-    Sink::new(outbox, stream, BOUND, TextStyle::default(), cancel.clone())
+fn sink<'c>(outbox: &'c mut Outbox, stream: &'c TcpStream, cancel: &'c CancelToken) -> Sink<'c> {
+    Sink::new(outbox, stream, BOUND, TextStyle::default(), cancel)
 }
 
 /// Writes rows until the sink wants to wait; how many.

@@ -9,14 +9,12 @@ use std::time::Instant;
 
 use ashlar_base::{Result, clock};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
-use ashlar_query::sharded::ShardedPlan;
-use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{self, Ended, Taker};
 use ashlar_shard::route::{Request, told_here};
 
 use super::super::Notice;
 use super::super::settings::MinSeverity;
-use super::at_once::{Given, On};
+use super::at_once::Given;
 use super::{Block, Executed, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
 /// Bytes that may be queued before they are sent: what sockets take without anybody reading, so that a shard that waits for us to read cannot
@@ -43,7 +41,7 @@ pub(in crate::session::sql) struct Ahead {
 }
 
 struct Queued {
-    portal: Portal,
+    portal: Box<Portal>,
     /// Whether the shard is sent the client's own text.
     is_as_sent: bool,
     /// Where its part of `told` ends.
@@ -116,7 +114,7 @@ impl SqlSession {
             return false;
         }
         let Some(mut portal) = self.portals.remove("") else { return false };
-        let queued = self.try_ahead(&mut portal);
+        let queued = self.try_ahead(&portal);
         let Some((place, is_as_sent)) = queued else {
             self.portals.insert("", portal);
             return false;
@@ -129,17 +127,16 @@ impl SqlSession {
         true
     }
 
-    fn try_ahead(&mut self, portal: &mut Portal) -> Option<(usize, bool)> {
+    fn try_ahead(&mut self, portal: &Portal) -> Option<(usize, bool)> {
         if !portal.is_fresh() || portal.sent.is_some() || self.cancel.is_cancelled() || !self.is_current(portal) {
             return None;
         }
-        let statement = portal.statement.clone()?;
-        let Kind::Sharded(plan) = &statement.kind else { return None };
+        let plan = portal.sharded()?;
         let raw = portal.raw.as_ref()?;
         let ((types, _), expected) = (plan.described()?, plan.expected()?);
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
-        let On::Transaction(place) = self.connection(one.server, plan.route.is_write())? else { return None };
+        let place = self.connection_of_transaction(one.server, plan.route.is_write())?;
         if self.is_ahead() && (place != self.ahead.place || self.ahead.queued.len() >= QUEUED_MAX) {
             return None;
         }
@@ -148,7 +145,7 @@ impl SqlSession {
             return None;
         }
         let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
-        let is_queued = lease.queue_ahead(one.text, declared, raw.iter(), &portal.formats, expected);
+        let is_queued = lease.queue_ahead((one.text, one.number), declared, raw.iter(), &portal.formats, expected);
         is_queued.then_some((place, one.is_as_sent))
     }
 
@@ -158,7 +155,7 @@ impl SqlSession {
     /// The first error; what is queued behind it has not been carried out.
     pub async fn answer_ahead<S: RowSink>(&mut self, sink: &mut S) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.ahead);
-        let is_write = ahead.queued.iter().any(|one| plan_of(&one.portal).is_some_and(|plan| plan.route.is_write()));
+        let is_write = ahead.queued.iter().any(|one| one.portal.sharded().is_some_and(|plan| plan.route.is_write()));
         let (sent, min_severity) = (clock::monotonic(), self.settings.min_severity);
         let ended = Vec::with_capacity(ahead.queued.len());
         let mut answers = Answers { sink, ahead: &ahead, begun: 0, min_severity, ended };
@@ -173,7 +170,7 @@ impl SqlSession {
             ended_as(Ended::Complete(tag), &mut last.portal, "", "");
             self.portals.insert("", last.portal);
         }
-        ahead.queued.clear();
+        ahead.queued.drain(..).for_each(|one| self.portals.recycle(one.portal));
         ahead.told.clear();
         self.ahead = ahead;
         done
@@ -190,7 +187,7 @@ impl SqlSession {
     ) -> Result<()> {
         let mut begun = sent;
         for (one, (tag, end)) in queued.iter().zip(ended) {
-            if let Some(plan) = plan_of(&one.portal) {
+            if let Some(plan) = one.portal.sharded() {
                 let taken = end.duration_since(begun);
                 self.note_taken(plan, plan.kind_of_one(), taken, &Ok(Executed::Complete(*tag)));
             }
@@ -199,7 +196,7 @@ impl SqlSession {
         let Err(error) = answered else { return Ok(()) };
         let Some(failed) = queued.get(ended.len()) else { return Err(error) };
         let error = placed(error, failed.is_as_sent);
-        let Some(plan) = plan_of(&failed.portal) else { return Err(error) };
+        let Some(plan) = failed.portal.sharded() else { return Err(error) };
         let failure = Err(told_here(error, plan.route.tables()));
         self.note_route(plan, plan.kind_of_one(), begun, &failure);
         failure.map(drop)
@@ -209,13 +206,6 @@ impl SqlSession {
 /// Bytes that a statement takes on its way to a shard, at most.
 fn sent_bytes(raw: &RawParameters, formats: &[ValueFormat]) -> usize {
     raw.sent_bytes() + formats.len() * size_of::<i16>() + MESSAGES_BYTES
-}
-
-fn plan_of(portal: &Portal) -> Option<&ShardedPlan> {
-    match &portal.statement.as_ref()?.kind {
-        Kind::Sharded(plan) => Some(plan),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

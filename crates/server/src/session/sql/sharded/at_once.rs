@@ -10,11 +10,12 @@ use std::time::Instant;
 use ashlar_base::{Result, clock};
 use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::sharded::ShardedPlan;
+use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Parameter, Parameters, Request, Sent, told_here};
 
-use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
+use super::{Executed, Forwarding, Portal, Progress, RawParameters, RowSink, SqlSession, ended_as, placed};
 
 /// Bytes of parameters, and their number, that a session keeps room for.
 const KEPT_BYTES_MAX: usize = 4096;
@@ -46,7 +47,7 @@ pub(in crate::session::sql) struct Queued {
     started: Instant,
 }
 
-pub(super) enum On {
+enum On {
     /// It is a transaction of its own.
     Lent(Lease),
     /// The connection of the transaction at this place.
@@ -54,45 +55,56 @@ pub(super) enum On {
 }
 
 impl SqlSession {
-    /// Queues a statement on the connection to the one shard that carries it out. `None`, and nothing has happened: that is not
-    /// certain, or there is no such connection yet.
+    /// Queues the statement of a portal that has not begun on the connection to the one shard that carries it out. `None`, and nothing has
+    /// happened: that is not certain, or there is no such connection yet. `describe`: the simple protocol.
     pub(in crate::session::sql) fn queue_at_once(
         &mut self,
         portal: &mut Portal,
-        plan: &ShardedPlan,
         rows_max: usize,
+        describe: bool,
     ) -> Option<Queued> {
-        if rows_max > 0 || !self.is_plain() {
+        // Each by itself: the plan stays where it is, and is not counted up and down.
+        let Portal { statement: Some(statement), raw: kept, sent, formats, source, progress: Progress::Fresh, .. } =
+            portal
+        else {
+            return None;
+        };
+        let Kind::Sharded(plan) = &statement.kind else { return None };
+        if let Some(sent) = sent {
+            return self.queue_text(sent, plan);
+        }
+        if describe || rows_max > 0 || !self.is_plain() {
             return None;
         }
-        let raw = portal.raw.as_ref()?;
+        let raw = kept.as_ref()?;
         let ((types, _), expected) = (plan.described()?, plan.expected()?);
         let started = clock::monotonic();
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
         let is_write = plan.route.is_write();
-        let mut on = self.connection(one.server, is_write)?;
-        let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
+        let mut on = self.connection(one.server, is_write, started)?;
+        let declared = source.as_ref().map_or(&[][..], |source| &source.declared);
         // Nothing takes back what it would change where it turned out to be another statement than its client has been told.
         let is_final = is_write && matches!(on, On::Lent(_));
         let lease = self.lease_of(&mut on);
-        if !is_final {
-            lease.queue_checked((one.text, true), declared, ("", 0), raw.iter(), &portal.formats, expected);
-        } else if !lease.queue_known(one.text, declared, raw.iter(), &portal.formats, expected) {
-            return None;
+        if !lease.queue_known((one.text, one.number), declared, raw.iter(), formats, expected) {
+            if is_final {
+                return None;
+            }
+            lease.queue_checked((one.text, true), declared, ("", 0), raw.iter(), formats, expected);
         }
         let queued = Queued { on, is_write, is_as_sent: one.is_as_sent, started };
-        self.spare = portal.raw.take().map(RawParameters::emptied);
+        self.spare = kept.take().map(RawParameters::emptied);
         Some(queued)
     }
 
     /// The same for a text of the simple protocol whose shard is known without its having been parsed.
-    pub(in crate::session::sql) fn queue_text(&mut self, sent: &Sent, plan: &ShardedPlan) -> Option<Queued> {
+    fn queue_text(&mut self, sent: &Sent, plan: &ShardedPlan) -> Option<Queued> {
         if !self.is_plain() {
             return None;
         }
         let (started, is_write) = (clock::monotonic(), plan.route.is_write());
-        let mut on = self.connection(&sent.server, is_write)?;
+        let mut on = self.connection(&sent.server, is_write, started)?;
         self.lease_of(&mut on).queue_query(sent.written());
         Some(Queued { on, is_write, is_as_sent: sent.is_as_sent(), started })
     }
@@ -104,18 +116,26 @@ impl SqlSession {
         !is_chosen && self.isolation() != Isolation::RepeatableRead
     }
 
-    /// A connection to a server that is there and may be used.
-    pub(super) fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
+    /// A connection to a server that is there and may be used. `now`: what the clock says.
+    fn connection(&mut self, server: &Arc<str>, is_write: bool, now: Instant) -> Option<On> {
         if self.is_direct() {
-            let (fleet, pool) = self.pool().ok()?;
-            return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
+            // Borrowed: counts of what all threads share are written by each of them.
+            let fleet = self.shared.engine.catalog().fleet().ok()?;
+            let pool = self.pool.get_or_insert_with(|| fleet.pool_of_thread());
+            let to = (server, &mut self.ways);
+            return Some(On::Lent(fleet.lend_idle(pool, to, &self.role, &self.settings.of_shards, now)?));
         }
+        self.connection_of_transaction(server, is_write).map(On::Transaction)
+    }
+
+    /// The place of the transaction's connection to a server, where it has one that may be used.
+    pub(super) fn connection_of_transaction(&self, server: &Arc<str>, is_write: bool) -> Option<usize> {
         let place = self.remotes.iter().position(|remote| remote.server == *server)?;
         let lease = &self.remotes[place].lease;
         // One that is to be told settings first is told them on the way of all others.
         let is_ready = !lease.is_broken() && lease.has_settings(&self.settings.of_shards);
         let is_usable = is_ready && (!is_write || self.check_remote_write("").is_ok());
-        is_usable.then_some(On::Transaction(place))
+        is_usable.then_some(place)
     }
 
     fn lease_of<'l>(&'l mut self, on: &'l mut On) -> &'l mut Lease {
@@ -129,20 +149,26 @@ impl SqlSession {
     pub(in crate::session::sql) async fn answer_at_once<S: RowSink>(
         &mut self,
         portal: &mut Portal,
-        plan: &ShardedPlan,
         queued: Queued,
         sink: &mut S,
     ) -> Result<Executed> {
         let Queued { on, is_write, is_as_sent, started } = queued;
-        let ended = match on {
-            On::Lent(lease) => self.on_lent(lease, is_write, sink).await,
-            On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
+        let (ended, now) = match on {
+            On::Lent(mut lease) => {
+                let ended = self.on_lent(&mut lease, is_write, sink).await;
+                let now = clock::monotonic();
+                lease.give_back(now);
+                (ended, now)
+            }
+            On::Transaction(place) => {
+                let ended = self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await;
+                (ended, clock::monotonic())
+            }
         };
-        let done = match ended {
-            Ok(ended) => Ok(ended_as(ended, portal, "", "")),
-            Err(error) => Err(told_here(placed(error, is_as_sent), plan.route.tables())),
-        };
-        self.note_route(plan, plan.kind_of_one(), started, &done);
+        let done = ended.map(|ended| ended_as(ended, portal, "", ""));
+        let Some(plan) = portal.sharded() else { return done };
+        let done = done.map_err(|error| told_here(placed(error, is_as_sent), plan.route.tables()));
+        self.note_taken(plan, plan.kind_of_one(), now.duration_since(started), &done);
         done
     }
 }

@@ -111,8 +111,8 @@ impl SqlSession {
     /// Takes a piece of the data.
     pub(in crate::session::sql) async fn take_remote_copy(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(mut copy) = self.remote_copy.take() else { return Err(Error::internal("data without a COPY")) };
-        let (deadline, cancel) = (self.deadline, self.cancel.clone());
-        let taken = in_time(deadline, cancel, Box::pin(self.take_piece(&mut copy, bytes))).await;
+        let limit = self.limit();
+        let taken = in_time(limit, Box::pin(self.take_piece(&mut copy, bytes))).await;
         self.keep_copy(copy, taken).await
     }
 
@@ -121,8 +121,8 @@ impl SqlSession {
         let Some(mut copy) = self.remote_copy.take() else {
             return Err(Error::internal("the end of data without a COPY"));
         };
-        let (deadline, cancel) = (self.deadline, self.cancel.clone());
-        let ended = in_time(deadline, cancel, Box::pin(self.end_pieces(&mut copy))).await;
+        let limit = self.limit();
+        let ended = in_time(limit, Box::pin(self.end_pieces(&mut copy))).await;
         let rows = match copy.into.table.routed.rule.placement() {
             Placement::Broadcast => copy.taken_first.unwrap_or(0),
             Placement::Sharded | Placement::Single => copy.taken,

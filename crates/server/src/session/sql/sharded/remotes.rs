@@ -107,10 +107,13 @@ impl SqlSession {
         queue: impl FnOnce(&mut Lease),
         unwanted: impl Future<Output = Error>,
     ) -> Result<Ended> {
-        let fleet = self.fleet()?;
-        let Self { remotes, cancel, .. } = self;
+        let Self { shared, remotes, cancel, .. } = self;
         let stand =
             remotes.first().and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease)));
+        let stand = match stand {
+            None => None,
+            Some(stand) => Some((Arc::clone(shared.engine.catalog().fleet()?), stand)),
+        };
         let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
         if remote.lease.is_broken() {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
@@ -121,7 +124,7 @@ impl SqlSession {
         let broken = async {
             match stand {
                 None => unwanted.await,
-                Some(stand) => {
+                Some((fleet, stand)) => {
                     // In a box: nearly no transaction needs room for it.
                     let deadlock = Box::pin(deadlock::broken(fleet, stand));
                     tokio::select! {
@@ -137,19 +140,19 @@ impl SqlSession {
         ended
     }
 
-    /// Waits for the answer to what is queued on a connection that was lent for it, passes it on, and gives the connection back.
+    /// Waits for the answer to what is queued on a connection that was lent for it, and passes it on.
     pub(super) async fn on_lent<S: RowSink>(
         &mut self,
-        mut lease: Lease,
+        lease: &mut Lease,
         is_write: bool,
         sink: &mut S,
     ) -> Result<Ended> {
-        let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
+        let ended = answered(lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
         self.pass_notices(lease.take_notices());
         if is_write && ended.is_ok() {
             sink.settled();
         }
-        ended.map_err(|error| if is_write { unheard(error, &lease) } else { error })
+        ended.map_err(|error| if is_write { unheard(error, lease) } else { error })
     }
 
     /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
@@ -275,7 +278,7 @@ pub(super) async fn answered<T: Taker>(
     let stopped = async {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => cancel.error(),
+            () = cancel.cancelled_here() => cancel.error(),
             error = broken => error,
         }
     };
