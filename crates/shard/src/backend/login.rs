@@ -77,7 +77,7 @@ impl Backend {
                 b'K' => {
                     let Some((pid, secret)) = body.split_first_chunk::<4>() else { return Err(self.garbled()) };
                     let pid = i32::from_be_bytes(*pid);
-                    self.canceller = Canceller::new(&self.server, pid, secret, self.limits.connect);
+                    self.canceller = super::Canceller::new(&self.server, pid, secret, self.limits.connect);
                 }
                 b'E' => {
                     self.is_broken = true;

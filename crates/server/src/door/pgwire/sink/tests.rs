@@ -157,7 +157,8 @@ async fn a_row_in_parts_is_waited_for_to_its_end() {
 async fn a_row_without_an_end_ends_the_connection() {
     let (server, _client) = connection().await;
     let mut outbox = Outbox::default();
-    let mut sink = sink(&mut outbox, &server, &CancelToken::new());
+    let cancel = CancelToken::new();
+    let mut sink = sink(&mut outbox, &server, &cancel);
     sink.forward_part(b"a row that", 10);
     sink.ready().await.expect("a connection that works");
     assert!(sink.finish().is_err());
