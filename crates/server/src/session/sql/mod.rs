@@ -524,9 +524,10 @@ impl SqlSession {
             Some(prepared) => prepared.formats_for(columns, result_formats)?,
             None => expand_formats(result_formats, columns)?,
         };
-        let mut bound = Portal::new(planned, values, formats);
+        let mut bound = self.portals.empty();
+        (bound.statement, bound.parameters, bound.formats) = (Some(planned), values, formats);
         (bound.source, bound.held) = (Some(source), held);
-        self.insert_portal(portal, Box::new(bound))
+        self.insert_portal(portal, bound)
     }
 
     /// Inserts a portal, and replaces the one of the same name.
