@@ -4,6 +4,8 @@
 //! block, and ROLLBACK removes it again; an index that is dropped in a block disappears when the block commits. A
 //! unique index is enforced for other transactions from the moment its creation begins.
 
+mod order;
+
 use std::sync::Arc;
 
 use ashlar_base::{
@@ -11,7 +13,7 @@ use ashlar_base::{
 };
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{DropStmt, IndexElem, IndexStmt, SortByDir, SortByNulls};
+use pg_query::protobuf::{DropStmt, IndexStmt};
 
 use super::{Done, alter, exists, object_name, relation_name};
 use crate::catalog::CatalogState;
@@ -85,7 +87,7 @@ fn define(
     let (mut expressions, mut documents) = (Vec::new(), Vec::new());
     for parameter in &statement.index_params {
         let Some(NodeEnum::IndexElem(element)) = &parameter.node else { continue };
-        let order = order(element)?;
+        let order = order::direction(element);
         if kind == IndexKind::Hash && order != IndexOrder::default() {
             let what = if order.descending { "ASC/DESC" } else { "NULLS FIRST/LAST" };
             return Err(Error::unsupported(format!("access method \"hash\" does not support {what} options")));
@@ -121,6 +123,7 @@ fn define(
             let error = Error::unsupported(format!("an index on a column of type {sql_type} is not supported"));
             return Err(error.with_table(&seen.name).with_column(&name));
         }
+        order::check(element, kind, sql_type)?;
         names.push(name);
     }
     let predicate = match &statement.where_clause {
@@ -252,20 +255,6 @@ fn check_form(statement: &IndexStmt, kind: IndexKind) -> Result<()> {
         return Ok(());
     };
     Err(Error::unsupported(format!("{refused} is not supported")))
-}
-
-/// How an element of an index is to be ordered. NULLs come first in descending order, unless it says otherwise.
-fn order(element: &IndexElem) -> Result<IndexOrder> {
-    if !element.collation.is_empty() || !element.opclass.is_empty() {
-        return Err(Error::unsupported("an index with a collation or an operator class is not supported"));
-    }
-    let descending = SortByDir::try_from(element.ordering) == Ok(SortByDir::SortbyDesc);
-    let nulls_first = match SortByNulls::try_from(element.nulls_ordering) {
-        Ok(SortByNulls::SortbyNullsFirst) => true,
-        Ok(SortByNulls::SortbyNullsLast) => false,
-        _ => descending,
-    };
-    Ok(IndexOrder { descending, nulls_first })
 }
 
 /// The ordinal of a column that an index is on.
