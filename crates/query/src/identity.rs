@@ -20,8 +20,21 @@ pub struct Identity {
     pub pid: i32,
     /// Its settings, by name.
     pub settings: Arc<[Setting]>,
+    /// Its cursors, in any order.
+    pub cursors: Vec<OpenCursor>,
     /// The numbers that it was given.
     pub numbers: Numbers,
+}
+
+/// A cursor of the session, as `pg_cursors` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenCursor {
+    /// Its name.
+    pub name: String,
+    /// Its DECLARE.
+    pub statement: String,
+    /// Whether it was declared `WITH HOLD`.
+    pub is_holdable: bool,
 }
 
 /// A setting of the session, as `pg_settings` tells it.
@@ -53,6 +66,7 @@ impl Default for Identity {
             database: "ashlar".to_owned(),
             pid: 0,
             settings: Vec::new().into(),
+            cursors: Vec::new(),
             numbers: Numbers::default(),
         }
     }

@@ -9,6 +9,7 @@ use ashlar_base::{Error, Result};
 use pg_query::protobuf::{ScanToken, Token};
 
 mod items;
+mod json;
 
 /// Marks the operand of `BETWEEN` behind which `SYMMETRIC` was said: an operator that PostgreSQL has no more, and that
 /// `rewrite` takes away again.
@@ -19,8 +20,10 @@ pub(super) const SYMMETRIC_MARK: &str = "!!";
 /// # Errors
 /// 0A000 for a spelling that would be misread.
 pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
-    match items::assigned(text) {
-        Some(assigned) => spelt(&assigned).map(|plain| Cow::Owned(plain.into_owned())),
+    let constructed = json::constructed(text)?;
+    let assigned = items::assigned(constructed.as_deref().unwrap_or(text));
+    match assigned.or(constructed) {
+        Some(changed) => spelt(&changed).map(|plain| Cow::Owned(plain.into_owned())),
         None => spelt(text),
     }
 }
@@ -113,7 +116,7 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
                 Some(unicode(word, escape)?)
             }
             Token::Iconst | Token::Fconst if word.contains(['x', 'X', 'o', 'O', 'b', 'B', '_']) => {
-                return Err(Error::unsupported("numbers with a base or with underscores are not supported"));
+                Some(number_of(word)?)
             }
             _ => None,
         };
@@ -238,6 +241,22 @@ fn is_operator(word: &str) -> bool {
 
 fn range(token: &ScanToken) -> (usize, usize) {
     (usize::try_from(token.start).unwrap_or(0), usize::try_from(token.end).unwrap_or(0))
+}
+
+/// `0x1F` and `1_000` in plain digits.
+///
+/// # Errors
+/// 0A000 for one of more digits than a number of 128 bits has.
+fn number_of(word: &str) -> Result<String> {
+    let digits = word.replace('_', "");
+    let lower = digits.to_ascii_lowercase();
+    let based = [("0x", 16), ("0o", 8), ("0b", 2)];
+    let Some((base, rest)) = based.iter().find_map(|(prefix, base)| Some((*base, lower.strip_prefix(prefix)?))) else {
+        return Ok(digits);
+    };
+    let value = u128::from_str_radix(rest, base)
+        .map_err(|_| Error::unsupported(format!("the number {word} is not supported: it is too large")))?;
+    Ok(value.to_string())
 }
 
 /// A constant that goes on in the next line, in one piece; `None` where it does not.

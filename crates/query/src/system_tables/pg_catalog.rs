@@ -115,6 +115,12 @@ pub(super) const TABLES: &[Definition] = &[
         fill: Some(pg_foreign_table),
     },
     Definition {
+        name: "pg_cursors",
+        columns: "name text, statement text, is_holdable boolean, is_binary boolean = false, \
+            is_scrollable boolean = false, creation_time timestamp with time zone",
+        fill: Some(pg_cursors),
+    },
+    Definition {
         name: "pg_settings",
         columns: "name text, setting text, unit text, category text, short_desc text, \
             extra_desc text, context text, vartype text, source text, min_val text, max_val text, \
@@ -382,6 +388,18 @@ fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("amname", string(name)),
             ("amhandler", string("-")),
             ("amtype", string(kind)),
+        ])?;
+    }
+    Ok(())
+}
+
+/// The session's cursors. When they were made is not noted.
+fn pg_cursors(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for cursor in &picture.catalog.identity().cursors {
+        rows.push([
+            ("name", string(&cursor.name)),
+            ("statement", string(&cursor.statement)),
+            ("is_holdable", Value::Bool(cursor.is_holdable)),
         ])?;
     }
     Ok(())

@@ -104,7 +104,8 @@ impl SqlSession {
         // Nearly every statement of a shard was a transaction of its own there: nothing is left to be committed.
         if self.transaction.is_none() && !self.has_remote() && self.wishes() == 0 {
             self.savepoints.clear();
-            self.portals.clear();
+            self.portals.end_transaction();
+            self.portals.settle();
             self.common = None;
             self.settings.end_transaction(true);
             self.advisory.end_transaction(&self.shared.advisory, 0);
@@ -116,7 +117,7 @@ impl SqlSession {
     /// Commits the current transaction. Settings are kept if it succeeds, and restored if it fails.
     async fn finish(&mut self) -> Result<()> {
         self.savepoints.clear();
-        self.portals.clear();
+        self.portals.end_transaction();
         let outgoing = match self.prepare_wishes() {
             Ok(outgoing) => outgoing,
             Err(error) => {
@@ -136,6 +137,10 @@ impl SqlSession {
             None => remote,
         };
         self.settings.end_transaction(done.is_ok());
+        match done.is_ok() {
+            true => self.portals.settle(),
+            false => self.portals.roll_back(),
+        }
         if outgoing.is_some() {
             self.settle_wishes(outgoing, done.is_ok());
         }
@@ -184,7 +189,7 @@ impl SqlSession {
 
     fn rollback(&mut self) {
         self.savepoints.clear();
-        self.portals.clear();
+        self.portals.roll_back();
         self.settings.end_transaction(false);
         self.forget_wishes(0);
         self.advisory.end_transaction(&self.shared.advisory, 0);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
+use ashlar_query::quote_ident;
 use ashlar_query::statement::{Kind, refused_by_name};
 
-use super::portal::{Portal, Progress, Tag};
+use super::portal::{Hold, Portal, Progress, Source, Tag};
 use super::rows::RowSource;
 use super::{Executed, NAMED_MAX, RowSink, SqlSession};
 
@@ -34,10 +35,7 @@ impl SqlSession {
         if self.settings.sharded_server.is_some() {
             return Err(refused_by_name("DECLARE CURSOR"));
         }
-        if hold {
-            return Err(Error::unsupported("cursors WITH HOLD are not supported"));
-        }
-        if !self.is_in_block() {
+        if !hold && !self.is_in_block() {
             return Err(Error::new(
                 ErrorCode::NoActiveTransaction,
                 "DECLARE CURSOR can only be used in transaction blocks",
@@ -78,14 +76,20 @@ impl SqlSession {
         // What the cursor sees is settled now.
         if let Some(statement) = portal.statement.clone() {
             self.check_moment(&statement)?;
-            let source = match &statement.kind {
+            let mut source = match &statement.kind {
                 Kind::Select(_) => self.query(&statement, values, true).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan, &values)?,
                 Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
                 _ => return Err(Error::internal("a cursor has a query")),
             };
+            if hold {
+                // Its transaction may end before its rows are asked for.
+                source.keep(self.shared.engine.store().reservation(), &self.cancel).await?;
+                portal.hold = Hold::Declared;
+            }
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
+        portal.source = Some(Arc::new(Source { sql: declaration(name, text, hold), declared }));
         self.insert_portal(name, Box::new(portal))?;
         Ok(Executed::Complete("DECLARE CURSOR".into()))
     }
@@ -148,6 +152,12 @@ impl SqlSession {
         done?;
         Ok(RowSource::values(rows))
     }
+}
+
+/// A cursor's statement, as `pg_cursors` tells it.
+fn declaration(name: &str, text: &str, hold: bool) -> String {
+    let hold = if hold { " WITH HOLD" } else { "" };
+    format!("DECLARE {} CURSOR{hold} FOR {text}", quote_ident(name))
 }
 
 /// 0A000

@@ -35,11 +35,11 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
-use ashlar_query::Identity;
 use ashlar_query::object_columns::announce_parameters;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, Means, StatementTime, grammar};
+use ashlar_query::{Identity, OpenCursor};
 use ashlar_shard::snapshot::Moment;
 use ashlar_store::Reservation;
 use tokio::time::Instant;
@@ -268,7 +268,12 @@ impl SqlSession {
 
     /// The session's identity, with its present settings.
     fn identity(&self) -> Identity {
-        Identity { settings: self.all_settings(), ..self.identity.clone() }
+        let cursors = self.portals.cursors().map(|(name, portal)| OpenCursor {
+            name: name.to_owned(),
+            statement: portal.source.as_ref().map_or_else(String::new, |source| source.sql.clone()),
+            is_holdable: portal.hold != portal::Hold::Transaction,
+        });
+        Identity { settings: self.all_settings(), cursors: cursors.collect(), ..self.identity.clone() }
     }
 
     /// How long the session may wait for its client's next statement, if it has a limit.

@@ -31,10 +31,22 @@ pub(super) struct Portal {
     /// What it was bound from: it is planned again if the catalog has changed since.
     pub(super) source: Option<Arc<Source>>,
     pub(super) progress: Progress,
-    /// Whether DECLARE made it: then it lives to the end of its block.
+    /// Whether DECLARE made it: then it lives to the end of its block, or longer.
     pub(super) is_cursor: bool,
+    pub(super) hold: Hold,
     /// The number of the portal, in the order in which the session made them.
     pub(super) number: u64,
+}
+
+/// How long a portal lives, unless it is closed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// As long as its transaction.
+    Transaction,
+    /// As long as the session, if its transaction commits: a cursor `WITH HOLD`.
+    Declared,
+    /// As long as the session: its transaction has been committed.
+    Session,
 }
 
 /// Places for portals that a session keeps: each statement has one, and one is for the next while that of the last is still there.
@@ -108,6 +120,33 @@ impl Portals {
         self.named.clear();
     }
 
+    /// Closes the portals that live as long as their transaction, which commits.
+    pub(super) fn end_transaction(&mut self) {
+        self.close("");
+        if !self.named.is_empty() {
+            self.named.retain(|_, portal| portal.hold != Hold::Transaction);
+        }
+    }
+
+    /// The transaction has been committed: cursors that it has declared `WITH HOLD` stay.
+    pub(super) fn settle(&mut self) {
+        self.named.values_mut().filter(|portal| portal.hold == Hold::Declared).for_each(|portal| {
+            portal.hold = Hold::Session;
+        });
+    }
+
+    /// Closes the portals of a transaction that is rolled back.
+    pub(super) fn roll_back(&mut self) {
+        self.close("");
+        self.named.retain(|_, portal| portal.hold == Hold::Session);
+    }
+
+    /// The cursors that DECLARE has made, by name.
+    pub(super) fn cursors(&self) -> impl Iterator<Item = (&str, &Portal)> {
+        let cursors = self.named.iter().filter(|(_, portal)| portal.is_cursor);
+        cursors.map(|(name, portal)| (name.as_str(), &**portal))
+    }
+
     pub(super) fn retain(&mut self, stays: impl Fn(&Portal) -> bool) {
         self.unnamed.take_if(|portal| !stays(portal));
         self.named.retain(|_, portal| stays(portal));
@@ -174,6 +213,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            hold: Hold::Transaction,
             number: 0,
         }
     }
@@ -189,6 +229,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            hold: Hold::Transaction,
             number: 0,
         }
     }
@@ -199,7 +240,7 @@ impl Portal {
         self.parameters = Vec::new();
         (self.raw, self.sent, self.held, self.source) = (None, None, None, None);
         self.progress = Progress::Fresh;
-        (self.is_cursor, self.number) = (false, 0);
+        (self.is_cursor, self.hold, self.number) = (false, Hold::Transaction, 0);
     }
 
     pub(super) fn is_fresh(&self) -> bool {
@@ -210,8 +251,12 @@ impl Portal {
         matches!(self.progress, Progress::Done)
     }
 
-    /// The engine's query whose tables the portal uses until it is closed, as in PostgreSQL: even after all rows have been sent.
+    /// The engine's query whose tables the portal uses until it is closed, as in PostgreSQL: even after all rows have been sent. A cursor
+    /// `WITH HOLD` has read them.
     pub(super) fn reading(&self) -> Option<&SelectPlan> {
+        if self.hold != Hold::Transaction {
+            return None;
+        }
         match (&self.progress, &self.statement.as_ref()?.kind) {
             (Progress::Open(RowSource::Query(_), _) | Progress::Ended(_), Kind::Select(plan)) => Some(plan),
             _ => None,
@@ -278,6 +323,32 @@ mod tests {
         assert_eq!((portals.len(), portals.spare.len()), (1, 1));
         portals.clear();
         assert_eq!((portals.len(), portals.spare.len()), (0, 2));
+        for (name, hold) in
+            [("t", Hold::Transaction), ("d", Hold::Declared), ("s", Hold::Session), ("", Hold::Declared)]
+        {
+            let mut portal = portals.empty();
+            (portal.hold, portal.is_cursor) = (hold, true);
+            portals.insert(name, portal);
+        }
+        let names = |portals: &Portals| {
+            let mut names: Vec<String> = portals.cursors().map(|(name, _)| name.to_owned()).collect();
+            names.sort();
+            names.concat()
+        };
+        portals.end_transaction();
+        assert_eq!((names(&portals).as_str(), portals.len()), ("ds", 2));
+        portals.roll_back();
+        assert_eq!(names(&portals), "s");
+        let mut portal = portals.empty();
+        (portal.hold, portal.is_cursor) = (Hold::Declared, true);
+        portals.insert("d", portal);
+        portals.end_transaction();
+        portals.settle();
+        portals.roll_back();
+        assert_eq!(names(&portals), "ds");
+        portals.clear();
+        assert_eq!(portals.len(), 0);
+        portals.spare.clear();
         for number in 0..2 * SPARE_MAX as u64 {
             let portal = Box::new(Portal::empty());
             portals.recycle(portal);

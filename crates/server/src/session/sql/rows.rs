@@ -1,9 +1,10 @@
 //! Rows on their way to a client: batches from the query pool through a bounded channel, or rows that have been
 //! computed.
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayData, RecordBatch};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, Value};
 use ashlar_query::select::SelectPlan;
@@ -39,6 +40,9 @@ pub(super) enum RowSource {
 pub(super) struct QueryRows {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     current: Option<(RecordBatch, usize)>,
+    /// Those that were read ahead of time, and the charge for them.
+    kept: VecDeque<RecordBatch>,
+    _memory: Option<Reservation>,
     /// Rows sent since other connections had a turn.
     unyielded: usize,
     task: tokio::task::JoinHandle<()>,
@@ -88,7 +92,19 @@ impl RowSource {
                 let _ = sender.send(Err(error)).await;
             }
         })?;
-        Ok(Self::Query(QueryRows { batches, current: None, unyielded: 0, task, is_over: false }))
+        Ok(Self::Query(QueryRows::of(batches, task)))
+    }
+
+    /// Reads all rows, and keeps them here until they are asked for: nothing runs for them afterwards.
+    ///
+    /// # Errors
+    /// Errors of the query, 57014 if it is cancelled, 53200 over the memory bound.
+    pub(super) async fn keep(&mut self, memory: Reservation, cancel: &CancelToken) -> Result<()> {
+        match self {
+            // They have been computed, and are charged.
+            Self::Values { .. } => Ok(()),
+            Self::Query(query) => query.keep(memory, cancel).await,
+        }
     }
 
     /// Sends up to `rows_max` rows (0 for all). Returns how many, and whether the end was reached.
@@ -170,7 +186,26 @@ async fn hand_over(sender: &mpsc::Sender<Result<RecordBatch>>, batch: RecordBatc
 }
 
 impl QueryRows {
+    fn of(batches: mpsc::Receiver<Result<RecordBatch>>, task: tokio::task::JoinHandle<()>) -> Self {
+        let kept = VecDeque::new();
+        Self { batches, current: None, kept, _memory: None, unyielded: 0, task, is_over: false }
+    }
+
+    async fn keep(&mut self, mut memory: Reservation, cancel: &CancelToken) -> Result<()> {
+        let (mut kept, mut seen) = (VecDeque::new(), HashSet::new());
+        while let Some(batch) = self.next(cancel).await? {
+            let columns = batch.columns().iter().map(|column| column.to_data());
+            memory.grow(columns.map(|data| new_bytes(&data, &mut seen)).sum())?;
+            kept.push_back(batch);
+        }
+        (self.kept, self._memory) = (kept, Some(memory));
+        Ok(())
+    }
+
     async fn next(&mut self, cancel: &CancelToken) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.kept.pop_front() {
+            return Ok(Some(batch));
+        }
         let batch = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(cancel.error()),
@@ -221,6 +256,15 @@ impl QueryRows {
             }
         }
     }
+}
+
+/// Bytes of an array's buffers that were not seen before: batches are often slices of the same ones.
+fn new_bytes(data: &ArrayData, seen: &mut HashSet<usize>) -> usize {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let buffers = data.buffers().iter().chain(nulls);
+    let own: usize =
+        buffers.filter(|buffer| seen.insert(buffer.data_ptr().as_ptr() as usize)).map(|buffer| buffer.capacity()).sum();
+    own + data.child_data().iter().map(|child| new_bytes(child, seen)).sum::<usize>()
 }
 
 /// Sends the rows of a small batch at once.
@@ -285,7 +329,7 @@ mod tests {
             let _sender: mpsc::Sender<Result<RecordBatch>> = sender;
             panic!("as the test wants it");
         });
-        RowSource::Query(QueryRows { batches, current: None, unyielded: 0, task, is_over: false })
+        RowSource::Query(QueryRows::of(batches, task))
     }
 
     #[test]
