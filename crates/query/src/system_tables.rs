@@ -22,6 +22,7 @@ use crate::catalog::CatalogState;
 
 mod ashlar;
 pub mod bound;
+mod column_sequences;
 mod counters;
 mod descriptions;
 mod empty;

@@ -9,14 +9,43 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::{guards, walk};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Assignment, BinaryOperator, Expr, OnConflictAction, OnInsert};
+use datafusion::sql::sqlparser::ast::{
+    Assignment, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, ObjectNamePart,
+    OnConflictAction, OnInsert,
+};
 
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
 use super::{Builder, Conflict, assigned_column, split_assignments, typed};
+use crate::expressions::sql_type_of;
 use crate::key_plan;
 use crate::select::Planner;
 use crate::select::names::folded;
+
+/// Whether the arguments of a function are all of one type.
+fn is_of_one_type_of(function: &ObjectName) -> bool {
+    let [ObjectNamePart::Identifier(name)] = &function.0[..] else { return false };
+    matches!(folded(name).as_str(), "coalesce" | "nullif" | "greatest" | "least")
+}
+
+fn argument(argument: &FunctionArg) -> Option<&Expr> {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+/// The type of a parameter that stands for a value of this one: a text without a length, a number of any scale.
+fn without_size(sql_type: SqlType) -> SqlType {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Varchar { .. } | ScalarType::Char { .. }) => ScalarType::Text.into(),
+        SqlType::Scalar(ScalarType::Numeric { scale, .. }) => {
+            let scale = scale.max(SqlType::NUMERIC_PARAMETER_SCALE);
+            ScalarType::Numeric { precision: 38, scale }.into()
+        }
+        other => other,
+    }
+}
 
 /// Whether an operator takes a parameter beside a column to be of the column's type.
 fn is_of_one_type(op: &BinaryOperator) -> bool {
@@ -127,7 +156,8 @@ impl Builder<'_> {
         Ok(Conflict::Update { assignments, filter, parameters })
     }
 
-    /// The parameters on one side of an operator, with the type of the column on its other side.
+    /// The parameters that are cast, with the type that they are cast to; and those on one side of an operator, or among the arguments of
+    /// `coalesce` and its like, with the type of the column beside them.
     fn met_parameters(&self, value: &Expr, met: &mut Vec<(usize, SqlType)>) {
         let column = |expr: &Expr| -> Option<SqlType> {
             let ident = match expr {
@@ -136,15 +166,7 @@ impl Builder<'_> {
                 _ => return None,
             };
             let ordinal = self.schema.column(&folded(ident))?;
-            // A constant beside it has no length and no scale of its own.
-            Some(match self.schema.columns[ordinal].sql_type {
-                SqlType::Scalar(ScalarType::Varchar { .. } | ScalarType::Char { .. }) => ScalarType::Text.into(),
-                SqlType::Scalar(ScalarType::Numeric { scale, .. }) => {
-                    let scale = scale.max(SqlType::NUMERIC_PARAMETER_SCALE);
-                    ScalarType::Numeric { precision: 38, scale }.into()
-                }
-                other => other,
-            })
+            Some(without_size(self.schema.columns[ordinal].sql_type))
         };
         let _: ControlFlow<()> = walk::expressions(value, |expr| {
             if let Expr::BinaryOp { left, op, right } = expr
@@ -154,6 +176,21 @@ impl Builder<'_> {
                     if let (Some(number), Some(sql_type)) = (key_plan::parameter(one), column(other.as_ref())) {
                         met.push((number, sql_type));
                     }
+                }
+            }
+            if let Expr::Cast { expr: cast, data_type, .. } = expr
+                && let Some(number) = key_plan::parameter(cast)
+                && let Ok(Some(sql_type)) = sql_type_of(data_type)
+            {
+                met.push((number, without_size(sql_type)));
+            }
+            if let Expr::Function(function) = expr
+                && is_of_one_type_of(&function.name)
+                && let FunctionArguments::List(list) = &function.args
+            {
+                let given = || list.args.iter().filter_map(argument);
+                if let Some(sql_type) = given().find_map(column) {
+                    met.extend(given().filter_map(key_plan::parameter).map(|number| (number, sql_type)));
                 }
             }
             ControlFlow::Continue(())

@@ -95,11 +95,6 @@ pub(super) const TABLES: &[Definition] = &[
             ev_qual text, ev_action text",
     ),
     empty(
-        "pg_sequence",
-        "seqrelid bigint, seqtypid bigint, seqstart bigint, seqincrement bigint, seqmax bigint, \
-            seqmin bigint, seqcache bigint, seqcycle boolean",
-    ),
-    empty(
         "pg_statistic_ext",
         "oid bigint, stxrelid bigint, stxname text, stxnamespace bigint, stxowner bigint, \
             stxstattarget integer, stxkeys smallint[], stxkind text[], stxexprs text",

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::functions::format_type;
 use super::pg_catalog::{NAMESPACES, OWNER_OID};
 use super::relations::{self, Relation};
-use super::{SCHEMAS, system_table_oid};
+use super::{SCHEMAS, column_sequences, system_table_oid};
 use crate::catalog::CatalogState;
 use crate::select::dialect::Postgres;
 use crate::select::names::folded;
@@ -96,7 +96,10 @@ pub(super) fn name(catalog: &CatalogState, relations: &[Relation], kind: ObjectK
         return "-".to_owned();
     }
     let found = match kind {
-        ObjectKind::Class => class_name(relations, number),
+        ObjectKind::Class => class_name(relations, number).or_else(|| {
+            let mut sequences = column_sequences::all(catalog, relations).into_iter();
+            sequences.find(|sequence| sequence.oid == number).map(|sequence| quote_ident(&sequence.name))
+        }),
         ObjectKind::Type => Some(format_type(number, -1)).filter(|name| name != "???"),
         ObjectKind::Namespace => NAMESPACES.iter().find(|(oid, _)| *oid == number).map(|(_, name)| quote_ident(name)),
         ObjectKind::Role => (number == OWNER_OID).then(|| quote_ident(&catalog.identity().user)),
@@ -149,7 +152,11 @@ fn class_number(catalog: &CatalogState, text: &str) -> Result<i64> {
     let relations = relations::all(catalog);
     let table = relations.iter().find(|relation| relation.name == *name).map(|relation| relation.oid);
     let index = || relations::index_named(&relations, name).map(|(_, index)| index.oid);
-    table.or_else(index).ok_or_else(|| undefined_table(&shown))
+    let sequence = || {
+        let mut sequences = column_sequences::all(catalog, &relations).into_iter();
+        sequences.find(|sequence| sequence.name == *name).map(|sequence| sequence.oid)
+    };
+    table.or_else(index).or_else(sequence).ok_or_else(|| undefined_table(&shown))
 }
 
 /// The type of a name as SQL writes it.

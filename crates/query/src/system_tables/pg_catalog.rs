@@ -70,6 +70,7 @@ pub(super) const TABLES: &[Definition] = &[
         columns: "oid bigint, adrelid bigint, adnum smallint, adbin text",
         fill: Some(pg_attrdef),
     },
+    super::column_sequences::TABLE,
     Definition { name: "pg_type", columns: types::COLUMNS, fill: Some(types::fill) },
     Definition {
         name: "pg_index",
