@@ -5,7 +5,7 @@
 //!
 //! - A statement that waits for a row lock has no slot. The attempt that found the row locked has ended, and the next
 //!   attempt asks for a slot again.
-//! - A statement that waits for its client has no slot either (see [`Means::pause`](crate::Means::pause)), so a cursor
+//! - A statement that waits for its client has no slot either (see [`StatementResources::pause`](crate::StatementResources::pause)), so a cursor
 //!   that is not fetched from, or a client that reads slowly, blocks nobody. Such a query continues before any that
 //!   have not begun.
 //! - Nor has a statement that waits for shards: for what its session reads over its transaction's own connections

@@ -23,7 +23,7 @@ use super::{
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sequences::NamedSequence;
 use crate::transaction::Transaction;
 
@@ -183,7 +183,7 @@ pub(super) async fn alter(
     transaction: &mut Transaction,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
@@ -231,7 +231,8 @@ pub(super) async fn alter(
                     }
                     ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
                         check::refuse_name(&alteration.schema, &constraint.conname)?;
-                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
+                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, resources))
+                            .await?;
                         return Ok(alteration.done);
                     }
                     ConstrType::ConstrPrimary => return Err(beside_others()),
@@ -258,14 +259,14 @@ pub(super) async fn alter(
     let mut checked = None;
     if !in_block && schema.columns.iter().all(is_there) {
         for check in &checks {
-            let seen = Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+            let seen = Box::pin(check::check_rows(engine, transaction, &name, check, resources)).await?;
             checked = checked.or(Some(seen));
         }
     }
     let when = if in_block { When::InBlock } else { When::AtOnce(checked.as_ref()) };
     apply(engine, transaction, &name, &region, schema, &counting, when)?;
     for check in checks.iter().filter(|_| in_block) {
-        Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+        Box::pin(check::check_rows(engine, transaction, &name, check, resources)).await?;
     }
     for index in dropped {
         transaction.drop_index(Arc::clone(&region), index);

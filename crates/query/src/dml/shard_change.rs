@@ -59,7 +59,7 @@ use super::{Outputs, Returning};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::sharded::ddl::physical;
 use crate::sharded::{ShardedTable, VERSION_TYPE, version};
@@ -209,12 +209,12 @@ impl ShardChangePlan {
         engine: &Engine,
         parameters: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
         before: Option<ChangedRows>,
     ) -> Result<ChangedRows> {
-        let mut rows = before.unwrap_or_else(|| ChangedRows::new(&means.runtime().memory_pool));
+        let mut rows = before.unwrap_or_else(|| ChangedRows::new(&resources.runtime().memory_pool));
         rows.begin();
-        let mut stream = self.found.select.stream(engine, parameters, view, means).await?;
+        let mut stream = self.found.select.stream(engine, parameters, view, resources).await?;
         while let Some(batch) = stream.next().await {
             self.take(&batch.map_err(from_datafusion)?, &mut rows)?;
         }

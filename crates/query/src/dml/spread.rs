@@ -35,7 +35,7 @@ use crate::columns::Column;
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
 use crate::key_plan::missing_parameter;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::sharded::{Names, ShardedTable};
 
@@ -250,13 +250,15 @@ impl SpreadPlan {
         engine: &Engine,
         parameters: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<SpreadRows> {
-        let mut placing = Placing::new(self, means)?;
+        let mut placing = Placing::new(self, resources)?;
         match &self.source {
             Source::Values { rows, computed } => {
                 let computed = match computed {
-                    Some(select) => Some(only_row(select, &select.collect(engine, parameters, view, means).await?)?),
+                    Some(select) => {
+                        Some(only_row(select, &select.collect(engine, parameters, view, resources).await?)?)
+                    }
                     None => None,
                 };
                 for cells in rows {
@@ -266,7 +268,7 @@ impl SpreadPlan {
             }
             Source::Query(select) => {
                 let output = select.schema();
-                let mut stream = select.stream(engine, parameters, view, means).await?;
+                let mut stream = select.stream(engine, parameters, view, resources).await?;
                 while let Some(batch) = stream.next().await {
                     placing.put_batch(&batch.map_err(from_datafusion)?, &output)?;
                 }
@@ -333,7 +335,7 @@ struct Placing<'p> {
 }
 
 impl<'p> Placing<'p> {
-    fn new(plan: &'p SpreadPlan, means: &Means) -> Result<Self> {
+    fn new(plan: &'p SpreadPlan, resources: &StatementResources) -> Result<Self> {
         let (fleet, rule) = (&plan.table.fleet, &plan.table.routed.rule);
         let made = plan.generator().map(|generator| fleet.keys(rule).map(|keys| (generator, keys))).transpose()?;
         Ok(Self {
@@ -344,7 +346,7 @@ impl<'p> Placing<'p> {
             order: Vec::new(),
             row: Vec::new(),
             scratch: Vec::new(),
-            memory: MemoryConsumer::new("INSERT, rows for shards").register(&means.runtime().memory_pool),
+            memory: MemoryConsumer::new("INSERT, rows for shards").register(&resources.runtime().memory_pool),
         })
     }
 

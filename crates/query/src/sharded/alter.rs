@@ -25,7 +25,7 @@ use super::{ShardedTable, attach, retyped};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// What a shard says of a constraint that it has already.
@@ -96,9 +96,13 @@ pub(super) fn truncate_text(statement: &TruncateStmt, names: &str) -> String {
 ///
 /// # Errors
 /// What a shard says; then no row is gone.
-pub(crate) async fn truncate(table: &ShardedTable, statement: &TruncateStmt, means: &Means) -> Result<Done> {
+pub(crate) async fn truncate(
+    table: &ShardedTable,
+    statement: &TruncateStmt,
+    resources: &StatementResources,
+) -> Result<Done> {
     let work = for_each_server(table, |shard| Ok(format!("{};", truncate_text(statement, &physical(shard)))))?;
-    let left = everywhere(&table.fleet, means, &work).await?;
+    let left = everywhere(&table.fleet, resources, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
@@ -112,7 +116,7 @@ pub(crate) async fn alter(
     table: &Arc<ShardedTable>,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
@@ -133,8 +137,8 @@ pub(crate) async fn alter(
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
     check_copies(table, &altered.schema)?;
-    retyped::check(table, &altered, &plain.cmds, means).await?;
-    let keys = DroppedKeys::of(table, &now, &plain.cmds, means).await?;
+    retyped::check(table, &altered, &plain.cmds, resources).await?;
+    let keys = DroppedKeys::of(table, &now, &plain.cmds, resources).await?;
     let mut work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
         sent.cmds = keys.at(shard, &plain.cmds);
@@ -151,14 +155,14 @@ pub(crate) async fn alter(
         let zone = format!("SET LOCAL TimeZone TO {};", quoted(&engine.zone().to_string()));
         work.iter_mut().for_each(|(_, text)| text.insert_str(0, &zone));
     }
-    let left = match everywhere(fleet, means, &work).await {
+    let left = match everywhere(fleet, resources, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT || is_of_key(&error, &plain.cmds) => {
             let then = KeptTable::read(name, &text)?;
             if error.sqlstate() != DUPLICATE_OBJECT && then.has_twins() {
                 return Err(error);
             }
-            attach::check(&altered, &then.made, means, false, &Extension::default()).await.map_err(|_| error)?;
+            attach::check(&altered, &then.made, resources, false, &Extension::default()).await.map_err(|_| error)?;
             Vec::new()
         }
         Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {

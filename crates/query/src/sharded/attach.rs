@@ -19,7 +19,7 @@ use super::ShardedTable;
 use super::ddl::{physical, plain_statement};
 use super::rule::CONSTRAINT;
 use super::rule_constraints::{held_otherwise, holding};
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// The table that a shard makes for a moment.
@@ -92,7 +92,7 @@ fn quoted(text: &str) -> String {
 pub(super) async fn check(
     table: &ShardedTable,
     statement: &CreateStmt,
-    means: &Means,
+    resources: &StatementResources,
     rows: bool,
     extension: &Extension,
 ) -> Result<()> {
@@ -105,7 +105,7 @@ pub(super) async fn check(
     for (number, shard) in rule.shards().iter().enumerate() {
         let fleet = &table.fleet;
         let from = (fleet.pool_of_queries(), None);
-        let mut lease = fleet.lend(from, &shard.server, &means.role, &Settings::default()).await?;
+        let mut lease = fleet.lend(from, &shard.server, &resources.role, &Settings::default()).await?;
         let name = physical(shard);
         let there = texts(&mut lease, &format!("SELECT {}::text", to_regclass(&name))).await?;
         if !matches!(&there[..], [Some(_)]) {

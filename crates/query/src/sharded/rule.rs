@@ -24,7 +24,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.
@@ -157,7 +157,7 @@ pub(crate) async fn change(
     table: &Arc<ShardedTable>,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
@@ -175,11 +175,11 @@ pub(crate) async fn change(
         let change = CopyChange { table, altered: &altered, now: &now, copies: &copies };
         let left = if wish.attaches {
             // Names are others' to choose, and to keep apart.
-            change.look(wish.checks_rows, means).await?;
+            change.look(wish.checks_rows, resources).await?;
             Vec::new()
         } else {
             check_new_suffix(&kept, &altered, &copies)?;
-            change.carry_out(means).await?
+            change.carry_out(resources).await?
         };
         make_known(engine, altered, &kept, &text)?;
         return Ok(done_but(Done::tag("ALTER TABLE"), &left));
@@ -194,10 +194,10 @@ pub(crate) async fn change(
         check_alone(&engine.catalog().current(), &name)?;
         let now = KeptTable::read(&name, &text)?;
         if wish.attaches {
-            attach::check(&altered, &now.made, means, wish.checks_rows, &extension).await?;
+            attach::check(&altered, &now.made, resources, wish.checks_rows, &extension).await?;
         }
         let work = work(&altered, &now, &extension, !wish.attaches)?;
-        left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
+        left = everywhere(fleet, resources, &work).await.map_err(|error| told(error, &name))?;
     }
     make_known(engine, altered, &kept, &text)?;
     Ok(done_but(Done::tag("ALTER TABLE"), &left))

@@ -31,7 +31,7 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
-use ashlar_query::{Barrier, Means};
+use ashlar_query::{Barrier, StatementResources};
 use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::Lease;
@@ -185,13 +185,13 @@ fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
 
 impl SqlSession {
     /// What the engine cannot read of shards now, at the isolation level of the transaction.
-    pub(super) fn set_barrier(&self, means: &mut Means, isolation: Isolation) {
-        means.role = Arc::clone(&self.role);
+    pub(super) fn set_barrier(&self, resources: &mut StatementResources, isolation: Isolation) {
+        resources.role = Arc::clone(&self.role);
         if self.settings.sharded_snapshots {
-            means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
+            resources.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
-        means.reads_replicas = self.may_read_replicas();
-        means.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
+        resources.reads_replicas = self.may_read_replicas();
+        resources.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
