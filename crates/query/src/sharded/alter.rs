@@ -20,7 +20,7 @@ use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, phy
 use super::dropped_keys::DroppedKeys;
 use super::maintain::{in_block_refused, on_shard};
 use super::rule::quoted;
-use super::stored_definition::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
+use super::stored_definition::{BETWEEN, StoredKey, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, attach, retyped};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
@@ -126,7 +126,7 @@ pub(crate) async fn alter(
     // One after the other: the second is to find the first's columns, or that there is nothing to do.
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let before = kept_of(fleet, name)?;
-    let now = KeptTable::read(name, &before)?;
+    let now = StoredTable::read(name, &before)?;
     let (cmds, notices) = Changes::of(table, &now, statement)?;
     let done = Done { notices, ..Done::tag("ALTER TABLE") };
     if cmds.is_empty() {
@@ -158,7 +158,7 @@ pub(crate) async fn alter(
     let left = match everywhere(fleet, resources, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT || is_of_key(&error, &plain.cmds) => {
-            let then = KeptTable::read(name, &text)?;
+            let then = StoredTable::read(name, &text)?;
             if error.sqlstate() != DUPLICATE_OBJECT && then.has_twins() {
                 return Err(error);
             }
@@ -180,7 +180,7 @@ pub(crate) async fn alter(
 struct Changes<'a> {
     table: &'a ShardedTable,
     /// The table as it is.
-    now: &'a KeptTable,
+    now: &'a StoredTable,
     /// The columns after those commands.
     columns: Vec<&'a str>,
     /// The names of its constraints.
@@ -192,7 +192,7 @@ impl<'a> Changes<'a> {
     /// The commands in the order in which PostgreSQL runs them, without what is so already, and what is said of that.
     fn of(
         table: &'a ShardedTable,
-        now: &'a KeptTable,
+        now: &'a StoredTable,
         statement: &'a AlterTableStmt,
     ) -> Result<(Vec<Node>, Vec<Error>)> {
         if statement.objtype != ObjectType::ObjectTable as i32 {
@@ -315,13 +315,13 @@ impl<'a> Changes<'a> {
         }
         let own = &self.table.schema;
         // A primary key that was given no name has one that follows the table's where it is shown.
-        let is_shown = |key: &&KeptKey| key.is_primary && own.key_name == *name;
+        let is_shown = |key: &&StoredKey| key.is_primary && own.key_name == *name;
         let Some(key) = self.now.key(name).or_else(|| self.now.keys.iter().find(is_shown)) else {
             let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", own.name);
             return self.skip(command, Error::new(ErrorCode::UndefinedObject, message)).map(|_| None);
         };
         // Shards have made one of them where both came with the table, and two where one came later.
-        let is_twin = |other: &KeptKey| !other.is_primary && other.columns == key.columns;
+        let is_twin = |other: &StoredKey| !other.is_primary && other.columns == key.columns;
         if key.is_primary && self.now.keys.iter().any(is_twin) {
             let why = "a UNIQUE constraint has the columns of this primary key";
             return Err(Error::unsupported(format!("dropping constraint \"{name}\" is not supported: {why}"))
@@ -408,7 +408,7 @@ pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &st
     check_same(draft.state(), table)?;
     engine.catalog().put(&mut draft, &table.schema.name, None);
     // As it is read again at start.
-    let kept = KeptTable::read(name, text)?;
+    let kept = StoredTable::read(name, text)?;
     let defined = define_in(engine, &table.fleet, draft.state(), name, &kept.made, kept.keys)?;
     Ok(ShardedTable { comments: kept.comments, ..defined })
 }

@@ -20,7 +20,7 @@ use super::ddl::physical;
 use super::maintain::{Work, on_shard};
 use super::rename::is_there;
 use super::rule::making;
-use super::stored_definition::KeptTable;
+use super::stored_definition::StoredTable;
 use crate::resources::StatementResources;
 
 /// What is collected of rows before it is sent on.
@@ -39,7 +39,7 @@ pub(super) struct CopyChange<'a> {
     /// The same with its other servers.
     pub(super) altered: &'a ShardedTable,
     /// What would make that.
-    pub(super) now: &'a KeptTable,
+    pub(super) now: &'a StoredTable,
     /// The difference.
     pub(super) copies: &'a Copies,
 }

@@ -24,7 +24,7 @@ use super::comments::TableComments;
 use super::maintain::named_on_shard;
 use super::rule_constraints::leaving;
 use super::sizes::Sizes;
-use super::stored_definition::{KeptKey, KeptTable, keys_of, rename_keys};
+use super::stored_definition::{StoredKey, StoredTable, keys_of, rename_keys};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
 use crate::engine::Engine;
@@ -274,7 +274,7 @@ fn define(
     fleet: &Arc<Fleet>,
     name: &str,
     statement: &CreateStmt,
-    keys: Vec<KeptKey>,
+    keys: Vec<StoredKey>,
 ) -> Result<ShardedTable> {
     define_in(engine, fleet, &engine.catalog().current(), name, statement, keys)
 }
@@ -286,7 +286,7 @@ pub(super) fn define_in(
     state: &Arc<CatalogState>,
     name: &str,
     statement: &CreateStmt,
-    keys: Vec<KeptKey>,
+    keys: Vec<StoredKey>,
 ) -> Result<ShardedTable> {
     let mut plain = plain_statement(statement);
     without_checks(&mut plain);
@@ -307,7 +307,7 @@ pub(super) fn define_in(
     };
     let rule = Rule::new(&definition, &Around { fleet, state })?;
     check_defaults(&schema)?;
-    let named = |key: KeptKey| route::NamedKey { name: key.name.into(), columns: key.columns };
+    let named = |key: StoredKey| route::NamedKey { name: key.name.into(), columns: key.columns };
     let (columns, keys) = (schema.columns.clone(), keys.into_iter().map(named).collect());
     let routed = route::ShardedTable { schema: "public".into(), name: name.into(), columns, keys, rule };
     let (fleet, sizes, comments) = (Arc::clone(fleet), Sizes::default(), TableComments::default());
@@ -546,7 +546,7 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let kept = KeptTable::read(name, text)?;
+    let kept = StoredTable::read(name, text)?;
     let table = ShardedTable { comments: kept.comments, ..define(engine, fleet, name, &kept.made, kept.keys)? };
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));

@@ -13,7 +13,7 @@ use pg_query::protobuf::RoleSpecType;
 
 use super::checks::name_checks;
 use super::ddl;
-use super::stored_definition::KeptTable;
+use super::stored_definition::StoredTable;
 use crate::ddl::relation_name;
 use crate::engine::Engine;
 use crate::grammar;
@@ -71,7 +71,7 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, resourc
             let Some(kept) = known.tables.get(&name) else {
                 return engine.block_on(ddl::create(engine, statement, text, false, resources))?.map(drop);
             };
-            let there = KeptTable::read(&name, kept)?.made;
+            let there = StoredTable::read(&name, kept)?.made;
             let written = |statement| statement_text(&NodeEnum::CreateStmt(statement));
             let mut wanted = statement.clone();
             // That is said of the statement, and not of the table.

@@ -21,7 +21,7 @@ use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateSt
 use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::rule_constraints::leaving;
-use super::stored_definition::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, concurrently};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
@@ -77,7 +77,7 @@ fn relation_of(name: &str) -> RangeVar {
 pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for (table, text) in &known.tables {
-        let indexes = KeptTable::read(table, text)?.indexes;
+        let indexes = StoredTable::read(table, text)?.indexes;
         found.extend(indexes.into_iter().map(|index| (index.idxname, table.clone())));
     }
     Ok(found)
@@ -209,7 +209,7 @@ fn without(fleet: &Fleet, indexes: &Indexes) -> Result<Vec<Rekept>> {
     for (name, table) in indexes {
         let own = &table.schema.name;
         let before = kept_of(fleet, own)?;
-        if !KeptTable::read(own, &before)?.indexes.iter().any(|index| index.idxname == *name) {
+        if !StoredTable::read(own, &before)?.indexes.iter().any(|index| index.idxname == *name) {
             return Err(changed(own));
         }
         if all.iter().any(|(known, _, _)| known == own) {

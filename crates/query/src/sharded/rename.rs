@@ -19,7 +19,7 @@ use super::attach::{self, texts};
 use super::ddl::{at_shard, done_but, everywhere, of_server, physical};
 use super::maintain::{Work, in_block_refused, indexes};
 use super::rule::{check_alone, quoted};
-use super::stored_definition::{BETWEEN, KeptTable, changed, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, changed, kept_of};
 use crate::catalog::Table;
 use crate::ddl::Done;
 use crate::engine::Engine;
@@ -188,7 +188,7 @@ async fn renaming(
     if count < shards.len() {
         return Err(changed(&table.schema.name));
     }
-    let now = KeptTable::read(&altered.schema.name, text)?;
+    let now = StoredTable::read(&altered.schema.name, text)?;
     attach::check(altered, &now.made, resources, false, &Extension::default()).await?;
     Ok(Work::new())
 }

@@ -18,7 +18,7 @@ use super::alter::{make_known, redefined};
 use super::copies::CopyChange;
 use super::ddl::{at_shard, creating_at, done_but, everywhere, of_server, physical, taken_flag};
 use super::maintain::{Work, in_block_refused, on_shard};
-use super::stored_definition::{BETWEEN, KeptTable, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, kept_of};
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
@@ -171,7 +171,7 @@ pub(crate) async fn change(
     let text = if is_same { kept.clone() } else { format!("{kept}{BETWEEN}{}", wish.text(&name)) };
     let altered = redefined(engine, table, &text)?;
     if let Some(copies) = table.routed.rule.copied(&altered.routed.rule)? {
-        let now = KeptTable::read(&name, &text)?;
+        let now = StoredTable::read(&name, &text)?;
         let change = CopyChange { table, altered: &altered, now: &now, copies: &copies };
         let left = if wish.attaches {
             // Names are others' to choose, and to keep apart.
@@ -192,7 +192,7 @@ pub(crate) async fn change(
     let mut left = Vec::new();
     if !extension.is_empty() {
         check_alone(&engine.catalog().current(), &name)?;
-        let now = KeptTable::read(&name, &text)?;
+        let now = StoredTable::read(&name, &text)?;
         if wish.attaches {
             attach::check(&altered, &now.made, resources, wish.checks_rows, &extension).await?;
         }
@@ -254,7 +254,7 @@ pub(super) fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
 }
 
 /// What the shards are sent; `makes`: the tables of those that are added are not there.
-fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: bool) -> Result<Work> {
+fn work(altered: &ShardedTable, now: &StoredTable, extension: &Extension, makes: bool) -> Result<Work> {
     let shards = altered.routed.rule.shards();
     let mut work = Work::new();
     for (shard, kept) in &extension.changed {
@@ -276,7 +276,7 @@ fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: b
 }
 
 /// What makes the table of a shard that comes, with its keys and indexes.
-pub(super) fn making(altered: &ShardedTable, now: &KeptTable, shard: &Shard) -> Result<String> {
+pub(super) fn making(altered: &ShardedTable, now: &StoredTable, shard: &Shard) -> Result<String> {
     let mut text = creating_at(&now.made, shard)?;
     for index in &now.indexes {
         let mut own = index.clone();
