@@ -211,41 +211,15 @@ pub(super) async fn alter(
     };
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
-            AlterTableType::AtAddColumn => {
-                alteration.add_column(command, &region, transaction.writes.may_hold_rows(&region))?;
+        if let Some(key) = added_primary_key(command) {
+            if statement.cmds.len() > 1 {
+                return Err(beside_others());
             }
-            AlterTableType::AtDropColumn => alteration.drop_column(command)?,
-            AlterTableType::AtColumnDefault => alteration.set_default(command)?,
-            AlterTableType::AtAddIdentity => alteration.add_identity(command)?,
-            AlterTableType::AtSetIdentity => alteration.restart(command)?,
-            AlterTableType::AtSetNotNull => alteration.set_not_null(command)?,
-            AlterTableType::AtDropNotNull => alteration.drop_not_null(command)?,
-            AlterTableType::AtAddConstraint => {
-                let Some(constraint) = constraint_of(command) else { continue };
-                match constraint_kind(constraint.contype) {
-                    ConstrType::ConstrCheck => alteration.add_check(constraint, &region)?,
-                    ConstrType::ConstrUnique => {
-                        check::refuse_name(&alteration.schema, &constraint.conname)?;
-                        alteration.added.push(unique::stated(constraint, None)?);
-                    }
-                    ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
-                        check::refuse_name(&alteration.schema, &constraint.conname)?;
-                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, resources))
-                            .await?;
-                        return Ok(alteration.done);
-                    }
-                    ConstrType::ConstrPrimary => return Err(beside_others()),
-                    other => return Err(definition::unsupported_constraint(other)),
-                }
-            }
-            AlterTableType::AtDropConstraint => {
-                alteration.drop_constraint(command, unique::find(&region, transaction, &command.name))?;
-            }
-            AlterTableType::AtSetRelOptions => options::set(&mut alteration.schema.life, list_of(command))?,
-            AlterTableType::AtResetRelOptions => options::reset(&mut alteration.schema.life, list_of(command))?,
-            _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+            check::refuse_name(&alteration.schema, &key.conname)?;
+            Box::pin(primary_key::add(engine, transaction, &region, key, in_block, resources)).await?;
+            return Ok(alteration.done);
         }
+        alteration.take(command, &region, transaction)?;
     }
     let Alteration { schema, done, restarts, counting, added, dropped, checks, .. } = alteration;
     // What a constraint finds in the rows must not come after another part of the statement is done.
@@ -280,6 +254,13 @@ pub(super) async fn alter(
     Ok(done)
 }
 
+/// The constraint of ADD PRIMARY KEY.
+fn added_primary_key(command: &AlterTableCmd) -> Option<&Constraint> {
+    let is_added = command.subtype == AlterTableType::AtAddConstraint as i32;
+    constraint_of(command)
+        .filter(|constraint| is_added && matches!(constraint_kind(constraint.contype), ConstrType::ConstrPrimary))
+}
+
 /// What the commands of one ALTER TABLE add up to. Nothing is changed until all of them have been read.
 struct Alteration<'a> {
     engine: &'a Engine,
@@ -301,6 +282,41 @@ struct Alteration<'a> {
 }
 
 impl Alteration<'_> {
+    /// Notes what one command changes. ADD PRIMARY KEY is not among them: it stands by itself.
+    fn take(&mut self, command: &AlterTableCmd, region: &Arc<Region>, transaction: &Transaction) -> Result<()> {
+        match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
+            AlterTableType::AtAddColumn => self.add_column(command, region, transaction.writes.may_hold_rows(region)),
+            AlterTableType::AtDropColumn => self.drop_column(command),
+            AlterTableType::AtColumnDefault => self.set_default(command),
+            AlterTableType::AtAddIdentity => self.add_identity(command),
+            AlterTableType::AtSetIdentity => self.restart(command),
+            AlterTableType::AtSetNotNull => self.set_not_null(command),
+            AlterTableType::AtDropNotNull => self.drop_not_null(command),
+            AlterTableType::AtAddConstraint => match constraint_of(command) {
+                Some(constraint) => self.add_constraint(constraint, region),
+                None => Ok(()),
+            },
+            AlterTableType::AtDropConstraint => {
+                self.drop_constraint(command, unique::find(region, transaction, &command.name))
+            }
+            AlterTableType::AtSetRelOptions => options::set(&mut self.schema.life, list_of(command)),
+            AlterTableType::AtResetRelOptions => options::reset(&mut self.schema.life, list_of(command)),
+            _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+
+    fn add_constraint(&mut self, constraint: &Constraint, region: &Region) -> Result<()> {
+        match constraint_kind(constraint.contype) {
+            ConstrType::ConstrCheck => self.add_check(constraint, region),
+            ConstrType::ConstrUnique => {
+                check::refuse_name(&self.schema, &constraint.conname)?;
+                self.added.push(unique::stated(constraint, None)?);
+                Ok(())
+            }
+            other => Err(definition::unsupported_constraint(other)),
+        }
+    }
+
     /// The column that a command names.
     fn ordinal(&self, command: &AlterTableCmd) -> Result<usize> {
         self.schema.column(&command.name).ok_or_else(|| no_column(&self.schema, &command.name))
