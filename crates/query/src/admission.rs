@@ -5,9 +5,9 @@
 //!
 //! - A statement that waits for a row lock has no slot. The attempt that found the row locked has ended, and the next
 //!   attempt asks for a slot again.
-//! - A statement that waits for its client has no slot either (see [`StatementResources::pause`](crate::StatementResources::pause)), so a cursor
-//!   that is not fetched from, or a client that reads slowly, blocks nobody. Such a query continues before any that
-//!   have not begun.
+//! - A statement that waits for its client has no slot either (see
+//!   [`StatementResources::pause`](crate::StatementResources::pause)), so a cursor that is not fetched from, or a client
+//!   that reads slowly, blocks nobody. Such a query continues before any that have not begun.
 //! - Nor has a statement that waits for shards: for what its session reads over its transaction's own connections
 //!   (`sharded::transaction_reads`) and, if that takes long, for what its own scans read (`turn`).
 //!

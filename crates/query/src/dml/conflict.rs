@@ -1,5 +1,5 @@
-//! ON CONFLICT: what happens to the existing row that has the key or the unique values of a proposed one. `arbiters`
-//! says which values count.
+//! Plans ON CONFLICT: what happens to an existing row with the key or the unique values of a proposed one. `arbiters`
+//! decides which keys and unique indexes are checked.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
