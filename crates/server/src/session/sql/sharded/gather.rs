@@ -45,7 +45,7 @@ impl SqlSession {
         several: &Several<'_>,
         sink: &mut S,
     ) -> Result<Option<Executed>> {
-        let Several { forward, rows_max, describe, .. } = *several;
+        let Several { forward, rows_max, .. } = *several;
         // Other connections do not read what the transaction's own have written, or would all be as of one moment.
         if rows_max > 0 || !self.remotes.is_empty() || self.isolation() == Isolation::RepeatableRead {
             return Ok(None);
