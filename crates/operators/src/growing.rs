@@ -1,8 +1,8 @@
 //! A file that batches are appended to until it is complete: for rows and groups that do not fit in memory.
 //!
 //! Called by `aggregate` and `join`. The file is created by the first write and removed when its last reader is
-//! dropped. Groups that leave memory again are appended to the same file, or there would be as many files as memory has
-//! run out. The buffers of an open file are charged.
+//! dropped. Groups that leave memory later are appended to the same file; otherwise there would be one more file each time
+//! memory runs out. The buffers of an open file are charged.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Aggregation over groups, and joins by equal keys, as plan nodes of the engine's: compact tables, memory charged before it
-//! is taken, and files for what does not fit.
+//! Grouped aggregation and equi-joins as DataFusion plan nodes: compact hash tables, memory that is charged before it is
+//! allocated, and temporary files for rows that do not fit in memory.
 //!
-//! `hash_table` knows rows and groups and nothing of plans; `aggregate` and `join` are the nodes. The rules that put them in the
-//! place of the engine's own are [`HashAggregates`] and [`HashJoins`]; [`NullExtensions`] mends what the engine's own say of their rows.
-//! [`in_stage`] puts them in parts of plans that are divided among servers already.
+//! `hash_table` knows rows and groups, but no plans; `aggregate` and `join` are the nodes. The optimizer rules [`HashAggregates`] and
+//! [`HashJoins`] replace the engine's nodes with ours; [`NullExtensions`] corrects what the engine's nodes claim about their rows.
+//! [`in_stage`] does the replacement in parts of plans that are already divided among servers.
 
 mod aggregate;
 mod growing;

@@ -1,4 +1,4 @@
-//! What an operator holds, charged to the engine's pool before it is taken.
+//! The memory of an operator, charged to the engine's pool before it is allocated.
 
 use arrow::error::ArrowError;
 use datafusion_common::{DataFusionError, Result};

@@ -1,10 +1,11 @@
-//! Where an operator puts NULL in the place of values, what was known of those values is known no longer.
+//! An operator that replaces values by NULL must not pass on what was known of these values.
 //!
-//! The engine keeps it: a constant of one side of an outer join is one above the join for it, though rows without a partner have NULL
-//! there, and so is a constant, an equality or an order among the keys of grouping sets. Sorts and groups above are then made as if
-//! the column was not there. The rule of this module puts a node in between that hands rows on and knows nothing of them.
+//! The engine does pass it on: it takes a column that is constant on one side of an outer join for constant above the join, although
+//! rows without a partner have NULL there. The same goes for constants, equalities and orders among the keys of grouping sets. Sorts and
+//! groups above then ignore the column. The rule of this module puts a node in between that passes rows on and claims nothing about
+//! them.
 //!
-//! Our joins say by themselves what they know, with what is here; our aggregations know nothing.
+//! Our joins use this module to claim only what holds; our aggregations claim nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +28,7 @@ use datafusion_physical_plan::{
 
 use crate::join::handing_down::is_clear;
 
-/// See the module. Stands behind the rules that put our nodes in the place of the engine's, and before those that sort and divide
-/// streams.
+/// The rule; see the module. It runs after the rules that put our nodes into plans, and before those that sort and divide streams.
 #[derive(Debug)]
 pub struct NullExtensions;
 

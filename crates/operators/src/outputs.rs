@@ -1,7 +1,7 @@
-//! The outputs of a node: what has begun for them, and when the last of them has ended.
+//! The outputs of a node: the work that has begun for them, and the end of the last one.
 //!
-//! A plan lives as long as its query, and its nodes with it. What the outputs of one share, as a table or the node's part in the memory of the
-//! query, goes when none of them wants it any more: what is above may still have much to do, and has more memory for it then.
+//! A plan and its nodes live as long as the query. What the outputs of a node share, such as a table or the node's memory, is freed as
+//! soon as none of them needs it any more: the nodes above may still have much to do, and then have more memory.
 //!
 //! Called by the nodes of `aggregate` and `join`.
 

@@ -1,15 +1,16 @@
-//! Our nodes in the place of the engine's in a part of a plan that is divided already: one for one.
+//! Replaces the engine's nodes by ours, one for one, in a part of a plan that is already divided.
 //!
 //! ```text
 //!   plan   -> rules: `HashJoins`, `HashAggregates` -> streams are divided for what is there
 //!   part   -> `in_stage`                            -> streams are what they were
 //! ```
 //!
-//! The rules stand where nobody has divided streams yet, and take two stages of an aggregation with what is between them. A part of a plan that
-//! another server has planned and divided, a stage, comes with the engine's nodes; whoever takes its streams counts on how many there are and
-//! which rows are in which. So here each node of ours has the inputs, the streams, the schema and the promises of the one it stands for.
+//! The rules run before streams are divided, and replace two stages of an aggregation together with the exchange between them. A stage, a
+//! part of a plan that another server has planned and divided, comes with the engine's nodes, and its consumers rely on the number of its
+//! streams and on which rows are in which. So here each node of ours has the inputs, streams, schema and properties of the node that it
+//! replaces.
 //!
-//! Called by nobody here: by a worker, with what it has decoded and before it is executed.
+//! Not called in this repository: a worker calls it on a decoded plan before running it.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ use crate::aggregate::exec::HashAggregateExec;
 use crate::aggregate::spec::Spec;
 use crate::join::exec::UnchainedHashJoinExec;
 
-/// A part of a plan with our nodes in the place of the engine's joins by equal keys and aggregations. Partitioning, order and schema of every
-/// node stay as they are, and the part may be cut out of its plan at any exchange.
+/// Replaces the engine's equi-joins and aggregations in a part of a plan by our nodes. Partitioning, order and schema of every node stay
+/// as they are, and the part may be cut out of its plan at any exchange.
 ///
 /// The engine's own stay where ours could not keep that or could not do the same: first stages of aggregations, whose groups go to another
 /// server in a form that this knows; what keeps the order of its rows, or has a limit; joins whose smaller side goes to all streams of the
@@ -33,7 +34,7 @@ use crate::join::exec::UnchainedHashJoinExec;
 /// without an end.
 ///
 /// # Errors
-/// What expressions say of their types, and what nodes above find wrong with their new inputs.
+/// Errors of expressions about their types, and of nodes above about their new inputs.
 pub fn in_stage(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let replaced = plan.transform_up(|node| {
         let own = if let Some(join) = node.downcast_ref::<HashJoinExec>() {

@@ -5,9 +5,9 @@
 //!
 //! - A statement that waits for a row lock has no slot. The attempt that found the row locked has ended, and the next
 //!   attempt asks for a slot again.
-//! - A statement that waits for its client has no slot either (see [`Means::pause`](crate::Means::pause)), so a cursor
-//!   that is not fetched from, or a client that reads slowly, blocks nobody. Such a query continues before any that
-//!   have not begun.
+//! - A statement that waits for its client has no slot either (see
+//!   [`StatementResources::pause`](crate::StatementResources::pause)), so a cursor that is not fetched from, or a client
+//!   that reads slowly, blocks nobody. Such a query continues before any that have not begun.
 //! - Nor has a statement that waits for shards: for what its session reads over its transaction's own connections
 //!   (`sharded::transaction_reads`) and, if that takes long, for what its own scans read (`turn`).
 //!
@@ -25,35 +25,35 @@ use tokio::sync::oneshot;
 
 static QUEUE: Name = Name::new("queue of queries");
 
-/// How many may run and wait.
+/// The limits on running and waiting queries.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionConfig {
-    /// Queries that run at once.
+    /// The number of queries that may run at once.
     pub running_max: usize,
-    /// Queries that wait until they may.
+    /// The number of queries that may wait.
     pub waiting_max: usize,
-    /// How long one waits.
+    /// How long a query may wait.
     pub wait_max: Option<Duration>,
 }
 
-/// What there was and is, for the metrics.
+/// Counts of queries, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionStatistics {
-    /// Queries that run.
+    /// Queries that are running.
     pub running: u64,
-    /// Queries that wait, those among them that have run before.
+    /// Queries that are waiting, including those that wait to continue.
     pub waiting: u64,
-    /// Queries that were let in, with and without a wait.
+    /// Queries that were admitted, with or without a wait.
     pub admitted: u64,
-    /// Those that waited.
+    /// Admitted queries that had to wait.
     pub waited: u64,
-    /// Microseconds that they waited.
+    /// The microseconds that these waited in all.
     pub waited_micros: u64,
-    /// Refused because too many were waiting.
+    /// Queries that were refused because too many were waiting.
     pub refused_full: u64,
-    /// Refused because they had waited for too long.
+    /// Queries that were refused because they had waited for too long.
     pub refused_late: u64,
-    /// Left while they waited: cancelled, or their clients are gone.
+    /// Queries that left the queue: they were cancelled, or their clients are gone.
     pub left: u64,
 }
 
@@ -84,9 +84,9 @@ struct Waiter {
 /// Whether a query has run before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// It may be refused.
+    /// No: it may be refused.
     First,
-    /// It goes on as soon as somebody makes room.
+    /// Yes: it continues as soon as there is a slot.
     Again,
 }
 
@@ -123,10 +123,10 @@ impl Admission {
         AdmissionStatistics { running: state.running as u64, waiting, ..state.told }
     }
 
-    /// A slot, when it is its turn. Whoever drops the future leaves the queue.
+    /// Resolves with a slot when it is the query's turn. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// 53300 where too many wait, or it took too long.
+    /// 53300 if too many queries wait, or if the wait takes too long.
     pub(crate) async fn enter(self: &Arc<Self>, entry: Entry) -> Result<Slot> {
         let (slot, place) = {
             let mut state = self.state.lock();
@@ -167,7 +167,7 @@ impl Admission {
         }
     }
 
-    /// Gives a slot to the next who waits for one; else there is one more that is free.
+    /// Passes a slot on to the next waiting query, or marks it as free.
     fn hand_on(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
@@ -196,7 +196,7 @@ impl Admission {
     }
 }
 
-/// Somebody's place in the queue, given up when he leaves.
+/// A place in the queue, given up when it is dropped.
 struct Place<'a> {
     admission: &'a Admission,
     entry: Entry,

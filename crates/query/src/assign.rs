@@ -21,7 +21,7 @@ impl<'a> Assigned<'a> {
     /// Checks that the types can be assigned; `zone` is the session's.
     ///
     /// # Errors
-    /// 42804 where PostgreSQL has no assignment cast either.
+    /// 42804 if PostgreSQL has no assignment cast either.
     pub fn new(array: &'a ArrayRef, field: &Field, column: &ColumnDef, zone: Zone) -> Result<Self> {
         let from = sql_type_of(field)
             .ok_or_else(|| Error::unsupported(format!("type {} cannot be stored", field.data_type())))?;
@@ -37,7 +37,7 @@ impl<'a> Assigned<'a> {
     /// The value of a row.
     ///
     /// # Errors
-    /// 22003, 22001 and the like where the value does not fit the column.
+    /// 22003, 22001 and the like if the value does not fit the column.
     pub fn value(&self, row: usize) -> Result<Value> {
         let value = self.reader.datum(row).to_value();
         if self.same || value.is_null() { Ok(value) } else { coerce_with(value, self.from, self.to, &self.style) }
@@ -143,7 +143,7 @@ impl Literal {
     /// The constant as a value of a column, in a session with this zone.
     ///
     /// # Errors
-    /// 22P02 and the like where the text is not of the type, 42804 where PostgreSQL has no assignment cast.
+    /// 22P02 and the like if the text is not of the type; 42804 if PostgreSQL has no assignment cast.
     pub fn assign(&self, column: &ColumnDef, zone: Zone) -> Result<Value> {
         let to = column.sql_type;
         match self {
@@ -204,7 +204,7 @@ pub fn number_type(digits: &str) -> SqlType {
     })
 }
 
-/// A parameter as a value of a column: of the declared type first, where the client declared one.
+/// A parameter as a value of a column. If the client declared a type, it is read as that type first.
 ///
 /// # Errors
 /// As [`coerce`].

@@ -8,19 +8,19 @@ use ashlar_store::arrow_types::sql_type_of;
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// As PostgreSQL would name it.
+    /// Its name, as PostgreSQL would choose it.
     pub name: String,
-    /// How values are encoded.
+    /// The type, which decides how values are encoded.
     pub sql_type: SqlType,
-    /// PostgreSQL's OID of the type.
+    /// The OID of the type in PostgreSQL.
     pub oid: u32,
-    /// As `pg_type.typlen`.
+    /// The size of the type, as in `pg_type.typlen`.
     pub typlen: i16,
-    /// As `pg_attribute.atttypmod`.
+    /// The type modifier, as in `pg_attribute.atttypmod`.
     pub typmod: i32,
-    /// The table that the column is read from, 0 where it is computed.
+    /// The OID of the table that the column is read from; 0 if it is computed.
     pub table_oid: u32,
-    /// The number of the column in that table, from 1; 0 where it is computed.
+    /// The number of the column in that table, from 1; 0 if it is computed.
     pub column_number: i16,
 }
 

@@ -1,4 +1,4 @@
-//! COPY: which rows, which columns, which form. The bytes are the door's business, the rows the store's.
+//! COPY: plans its table or query, columns and format, and reads fields. The door transfers the bytes, and the store keeps the rows.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ use crate::select::{Planner, SelectPlan};
 use crate::sharded::CopyInto;
 use crate::sql_types;
 
-/// The three forms.
+/// A format of COPY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyFormat {
-    /// Tabs and backslashes.
+    /// The text format, with tabs and backslashes.
     #[default]
     Text,
-    /// Commas and quotes.
+    /// CSV, with commas and quotes.
     Csv,
-    /// PostgreSQL's binary form.
+    /// PostgreSQL's binary format.
     Binary,
 }
 
-/// What COPY's options say.
+/// The options of a COPY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// The form.
     pub format: CopyFormat,
-    /// Between fields.
+    /// The separator of fields.
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The text that stands for NULL.
     pub null: String,
-    /// The first line names the columns.
+    /// Whether the first line names the columns.
     pub header: bool,
-    /// Around fields of CSV.
+    /// The quote around fields of CSV.
     pub quote: u8,
-    /// Before a quote inside a quoted field.
+    /// The escape before a quote inside a quoted field.
     pub escape: u8,
 }
 
@@ -52,11 +52,11 @@ pub enum CopyPlan {
     In {
         /// The table.
         region: Arc<Region>,
-        /// Its shape, which the ordinals are of.
+        /// The table's shape, to which the ordinals refer.
         schema: Arc<TableSchema>,
         /// Ordinals of the columns that the input has.
         targets: Vec<usize>,
-        /// Defaults, computed once, of columns that the input has not.
+        /// Defaults of columns that are not in the input. They are computed once.
         defaults: Vec<(usize, SelectPlan)>,
         /// The form.
         options: CopyOptions,
@@ -241,9 +241,9 @@ fn is_true(element: &DefElem) -> Result<bool> {
 
 /// A field that was read.
 pub enum Field<'f> {
-    /// Nothing has to be kept for it but the data.
+    /// A value that needs no memory beside the data.
     Datum(Datum<'f>),
-    /// Bytes of its own.
+    /// A value with bytes of its own.
     Value(Value),
 }
 

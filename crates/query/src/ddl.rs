@@ -16,7 +16,7 @@ use pg_query::protobuf::{
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::files::FileTable;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::sharded::{alter as altering, ddl as sharded, maintain, rename, rule};
 use crate::sql_types;
@@ -142,23 +142,23 @@ pub async fn run(
     transaction: &mut Transaction,
     ddl: &Ddl,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     match ddl {
-        Ddl::CreateSharded(statement, text) => sharded::create(engine, statement, text, in_block, means).await,
+        Ddl::CreateSharded(statement, text) => sharded::create(engine, statement, text, in_block, resources).await,
         Ddl::Create(statement) => create(engine, transaction, statement),
-        Ddl::CreateAs(table) => create_as(engine, transaction, table, means).await,
+        Ddl::CreateAs(table) => create_as(engine, transaction, table, resources).await,
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
         Ddl::CreateIndex(statement) => {
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
-                Some(table) => maintain::create_index(engine, &table, statement, in_block, means).await,
+                Some(table) => maintain::create_index(engine, &table, statement, in_block, resources).await,
                 None => index::create(engine, transaction, statement, in_block).await,
             }
         }
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
             match maintain::dropped(engine, statement)? {
-                Some(indexes) => maintain::drop_indexes(engine, &indexes, statement, in_block, means).await,
+                Some(indexes) => maintain::drop_indexes(engine, &indexes, statement, in_block, resources).await,
                 None => index::drop(engine, transaction, statement, in_block),
             }
         }
@@ -168,25 +168,25 @@ pub async fn run(
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectSequence as i32 => {
             named_sequence::drop(engine, transaction, statement)
         }
-        Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, means).await,
+        Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, resources).await,
         Ddl::Sequence(statement) => named_sequence::run(engine, transaction, statement),
         Ddl::Alter(statement) => {
-            if let Some(done) = owner::alter(&transaction.catalog(engine.catalog()), statement, &means.role)? {
+            if let Some(done) = owner::alter(&transaction.catalog(engine.catalog()), statement, &resources.role)? {
                 return Ok(done);
             }
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
                 Some(table) if rule::changes_rule(statement) => {
-                    rule::change(engine, &table, statement, in_block, means).await
+                    rule::change(engine, &table, statement, in_block, resources).await
                 }
-                Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
-                None => alter::alter(engine, transaction, statement, in_block, means).await,
+                Some(table) => altering::alter(engine, &table, statement, in_block, resources).await,
+                None => alter::alter(engine, transaction, statement, in_block, resources).await,
             }
         }
         Ddl::Rename(statement) => {
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
-                Some(table) => rename::rename(engine, &table, statement, in_block, means).await,
+                Some(table) => rename::rename(engine, &table, statement, in_block, resources).await,
                 None => alter::rename(engine, transaction, statement, in_block),
             }
         }
@@ -195,12 +195,12 @@ pub async fn run(
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
-                Some(table) => altering::truncate(&table, statement, means).await,
+                Some(table) => altering::truncate(&table, statement, resources).await,
                 None => truncate(engine, transaction, statement, in_block),
             }
         }
-        Ddl::Upkeep(statement) => maintain::upkeep(engine, statement, in_block, means).await,
-        Ddl::Server(statement) => sharded::server(engine, statement, in_block, means),
+        Ddl::Upkeep(statement) => maintain::upkeep(engine, statement, in_block, resources).await,
+        Ddl::Server(statement) => sharded::server(engine, statement, in_block, resources),
     }
 }
 
@@ -262,7 +262,12 @@ fn put_region(engine: &Engine, transaction: &mut Transaction, name: &str, schema
     Ok(region)
 }
 
-async fn create_as(engine: &Engine, transaction: &mut Transaction, table: &CreateAs, means: &Means) -> Result<Done> {
+async fn create_as(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    table: &CreateAs,
+    resources: &StatementResources,
+) -> Result<Done> {
     let CreateAs { name, columns: names, life, select, .. } = table;
     if transaction.catalog(engine.catalog()).is_relation(name) {
         return if table.if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
@@ -289,7 +294,7 @@ async fn create_as(engine: &Engine, transaction: &mut Transaction, table: &Creat
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
-    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), means).await?;
+    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), resources).await?;
     Ok(Done::tag(&format!("SELECT {count}")))
 }
 
@@ -300,10 +305,10 @@ async fn copy_rows(
     region: &Arc<Region>,
     select: &SelectPlan,
     (snapshot, view): (&Snapshot, Arc<ReadView>),
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<u64> {
     use futures::StreamExt;
-    let mut stream = select.stream(engine, &[], view, means).await?;
+    let mut stream = select.stream(engine, &[], view, resources).await?;
     let output = select.schema();
     let schema = region.schema();
     let mut count = 0u64;
@@ -368,7 +373,7 @@ async fn drop_tables(
     transaction: &mut Transaction,
     statement: &DropStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     let (tag, kind) = match ObjectType::try_from(statement.remove_type) {
         Ok(ObjectType::ObjectTable) => ("DROP TABLE", "table"),
@@ -419,16 +424,17 @@ async fn drop_tables(
         && names.is_empty()
         && !in_block
     {
-        sharded::drop_table(engine, table, means).await?;
+        sharded::drop_table(engine, table, resources).await?;
     } else if elsewhere.len() > 1 && names.is_empty() && !in_block {
-        maintain::drop_tables(engine, &elsewhere, means).await?;
+        maintain::drop_tables(engine, &elsewhere, resources).await?;
     } else if !elsewhere.is_empty() {
         return Err(Error::unsupported(
             "DROP of a sharded table together with others or in a transaction block is not supported",
         )
         .with_hint("Drop it by a statement of its own."));
     }
-    dependents::before_tables(engine, transaction, (names.as_slice(), statement.behavior), means, &mut done).await?;
+    dependents::before_tables(engine, transaction, (names.as_slice(), statement.behavior), resources, &mut done)
+        .await?;
     for name in names {
         let draft = transaction.draft(engine.catalog());
         engine.catalog().put(draft, &name, None);

@@ -50,7 +50,7 @@ pub enum Cell {
     Operand(Operand),
     /// The column's default.
     Default,
-    /// Output number so much of the plan that computes the other cells.
+    /// The output with this number of the plan that computes the row's expressions.
     Computed(usize),
 }
 
@@ -58,36 +58,37 @@ pub enum Cell {
 pub enum Source {
     /// A VALUES list: a cell per target column and row.
     Values {
-        /// Row by row.
+        /// The cells, by row.
         rows: Vec<Vec<Cell>>,
-        /// One row with the cells that are expressions.
+        /// A plan that returns one row: the values of all cells that are expressions.
         computed: Option<Box<SelectPlan>>,
     },
     /// A query with an output per target column.
     Query(Box<SelectPlan>),
 }
 
-/// What is done about a row whose key exists.
+/// What INSERT does with a row whose key exists already.
 pub enum Conflict {
-    /// 23505
+    /// It fails with 23505.
     Fail,
     /// DO NOTHING
     Nothing,
     /// DO UPDATE
     Update {
-        /// Column and expression over the existing row followed by the excluded one.
+        /// By column: an expression over the existing row, followed by the excluded one, and its type.
         assignments: Vec<(usize, Arc<dyn PhysicalExpr>, SqlType)>,
         /// WHERE
         filter: Option<Arc<dyn PhysicalExpr>>,
-        /// Parameters that these read, as columns behind those of the two rows: number from 0 and type.
+        /// The parameters that the expressions read, by number from 0, with their types. Their values are columns behind those of the two
+        /// rows.
         parameters: Vec<(usize, SqlType)>,
     },
 }
 
-/// What tells that a proposed row exists already: ON CONFLICT.
+/// The keys that ON CONFLICT checks for an existing row.
 #[derive(Clone, Debug)]
 pub enum Arbiters {
-    /// The primary key, and every unique index that there is when the statement runs.
+    /// The primary key, and every unique index that exists when the statement runs.
     Any,
     /// The primary key.
     Key,
@@ -95,9 +96,9 @@ pub enum Arbiters {
     Indexes(Vec<Arc<IndexDef>>),
 }
 
-/// RETURNING: what comes back of each row.
+/// A planned RETURNING clause.
 pub struct Returning {
-    /// Where it comes from.
+    /// How its values are computed.
     pub outputs: Outputs,
     /// Result columns.
     pub columns: Arc<[Column]>,
@@ -105,15 +106,15 @@ pub struct Returning {
 
 /// Where the columns of RETURNING come from.
 pub enum Outputs {
-    /// The row as it is stored now, or was: its columns by their ordinals.
+    /// From the row as it is stored after the change, or was stored before a DELETE: the ordinals of its columns.
     Plain(Vec<usize>),
-    /// The query that finds the rows computes them: its outputs.
+    /// By the query that finds the rows: the numbers of its outputs.
     Found(Vec<usize>),
-    /// A query over the rows computes them, and tells behind them which row each is of.
+    /// By a query over the changed rows. Its last output is the number of the row that the values belong to.
     Query(Box<SelectPlan>),
 }
 
-/// INSERT
+/// A planned INSERT.
 pub struct InsertPlan {
     /// The table.
     pub region: Arc<Region>,
@@ -125,19 +126,19 @@ pub struct InsertPlan {
     pub source: Source,
     /// ON CONFLICT
     pub conflict: Conflict,
-    /// What it is about.
+    /// The keys that ON CONFLICT checks.
     pub arbiters: Arbiters,
     /// RETURNING
     pub returning: Option<Returning>,
-    /// Defaults that are expressions: ordinal and query of one value.
+    /// Defaults that are expressions: the column's ordinal, and a query that returns one value.
     pub defaults: Vec<(usize, SelectPlan)>,
     /// Types of the parameters.
     pub parameter_types: Vec<SqlType>,
-    /// The time zone that it was planned in.
+    /// The time zone in which it was planned.
     pub zone: Zone,
 }
 
-/// UPDATE: the query gives all columns of each target row, then the new values.
+/// A planned UPDATE. Its query returns all columns of each target row, followed by the new values.
 pub struct UpdatePlan {
     /// The table.
     pub region: Arc<Region>,
@@ -145,19 +146,19 @@ pub struct UpdatePlan {
     pub schema: Arc<TableSchema>,
     /// Finds rows and computes.
     pub select: SelectPlan,
-    /// Ordinals of the columns that the outputs behind the row are for.
+    /// Ordinals of the columns to which the new values are assigned.
     pub assigned: Vec<usize>,
-    /// The output that says when rows end, where the statement sets that.
+    /// The output with the deadline of each row, if the statement sets one.
     pub expiry: Option<usize>,
     /// RETURNING
     pub returning: Option<Returning>,
-    /// Other tables stand beside the target, which may find a row several times.
+    /// Whether other tables are joined to the target, so that a row may be found several times.
     pub has_sources: bool,
-    /// Subqueries that lock rows: their values are parameters behind the statement's own.
+    /// Subqueries that lock rows. Their values become parameters, numbered after the statement's own.
     pub locked: Subqueries,
 }
 
-/// DELETE: the query gives all columns of each target row.
+/// A planned DELETE. Its query returns all columns of each target row.
 pub struct DeletePlan {
     /// The table.
     pub region: Arc<Region>,
@@ -186,7 +187,7 @@ fn no_column(schema: &TableSchema, name: &str) -> Error {
     Error::new(ErrorCode::UndefinedColumn, message)
 }
 
-/// What the parts of a statement are planned with.
+/// The context in which the parts of a statement are planned.
 struct Builder<'a> {
     engine: &'a Engine,
     catalog: &'a Arc<CatalogState>,

@@ -34,7 +34,7 @@ use crate::expressions::PgTypePlanner;
 use crate::guarded_projections::{self, GuardedProjections};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sharded::Asking;
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
@@ -277,18 +277,19 @@ impl Engine {
     }
 
     /// The resources of a statement that began at this time. It may hold `memory_max` bytes; `None`: as many as all queries together.
-    pub fn means(&self, time: StatementTime, memory_max: Option<usize>) -> Means {
-        Means::new(time, self.state.runtime_env(), memory_max, &self.admission)
+    pub fn resources(&self, time: StatementTime, memory_max: Option<usize>) -> StatementResources {
+        StatementResources::new(time, self.state.runtime_env(), memory_max, &self.admission)
     }
 
     /// The context in which a plan runs: the view of the store travels with it as an extension.
-    pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
-        let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
-        let (reads_replicas, turn) = (means.reads_replicas, Arc::clone(means.turn()));
+    pub fn task_context(&self, view: Arc<ReadView>, resources: &StatementResources) -> Arc<TaskContext> {
+        let (role, barrier, moment) =
+            (Arc::clone(&resources.role), resources.barrier.clone(), resources.moment.clone());
+        let (reads_replicas, turn) = (resources.reads_replicas, Arc::clone(resources.turn()));
         let (own, readers) = (OnceLock::new(), OnceLock::new());
         let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, readers, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
-        if let Some(max) = means.memory_max() {
+        if let Some(max) = resources.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
             let reserved = max / (SORT_SHARE * self.config.threads.max(1));
             let usual = config.options().execution.sort_spill_reservation_bytes;
@@ -297,7 +298,16 @@ impl Engine {
         // Plans hold their functions: the maps of names would be copied for nothing, three hundred entries a statement.
         let session = self.state.session_id().to_owned();
         let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, Arc::clone(means.runtime())))
+        Arc::new(TaskContext::new(
+            None,
+            session,
+            config,
+            none.0,
+            none.1,
+            none.2,
+            none.3,
+            Arc::clone(resources.runtime()),
+        ))
     }
 }
 

@@ -14,7 +14,7 @@ use pg_query::protobuf::ExplainStmt;
 
 use crate::engine::Engine;
 use crate::measured::measured;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 
 /// Options that shards know and whose lines here do not depend on them.
@@ -80,13 +80,13 @@ pub async fn query(
     select: &SelectPlan,
     parameters: &[Value],
     view: Arc<ReadView>,
-    means: &Means,
+    resources: &StatementResources,
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     if options.analyze && select.reads_tables() {
-        means.admit().await?;
+        resources.admit().await?;
     }
-    let mut plan = select.physical(engine, parameters, means, &view).await?;
+    let mut plan = select.physical(engine, parameters, resources, &view).await?;
     if options.memory {
         plan = measured(plan, options.analyze).map_err(from_datafusion)?;
     }
@@ -96,7 +96,7 @@ pub async fn query(
         let engine = lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string());
         return Ok(indexed.chain(engine).collect());
     }
-    let context = engine.task_context(view, means);
+    let context = engine.task_context(view, resources);
     let started = ashlar_base::clock::monotonic();
     let mut stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     let mut rows = 0;
@@ -107,7 +107,7 @@ pub async fn query(
     let mut result = lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
     result.push(format!("Rows: {rows}"));
     // What operators keep, sort and build; not the batches on their way.
-    result.push(format!("Peak Memory: {} kB", means.most().div_ceil(1024)));
+    result.push(format!("Peak Memory: {} kB", resources.most().div_ceil(1024)));
     result.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1000.0));
     Ok(result)
 }

@@ -104,7 +104,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
     Ok(statements)
 }
 
-/// The statement of a string that may hold one; `None` where it holds none.
+/// The only statement of a string; `None` if it holds none.
 ///
 /// # Errors
 /// 42601 for more than one.
@@ -139,8 +139,8 @@ fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {
     }
 }
 
-/// The byte offset of a syntax error. The parser tells only the token; of its occurrences, the one is meant whose
-/// prefix of the text fails with the very same message.
+/// The byte offset of a syntax error. The parser reports the token only. Of its occurrences, the error is at the one where the text up to
+/// it fails with the same message.
 fn error_offset(sql: &str, message: &str) -> Option<usize> {
     if message.ends_with("at end of input") {
         return Some(sql.len());

@@ -1,9 +1,9 @@
-//! Indexes on expressions and with predicates: what they compute of a row, and which conditions they answer. The conditions of CHECK
-//! constraints are computed likewise.
+//! Indexes on expressions and with predicates: computes their expressions for a row, and recognises the conditions that they answer.
+//! The conditions of CHECK constraints are computed the same way.
 //!
-//! Made by `ddl::index` and `ddl::check`; the store calls `compute` for each row that is written and knows nothing else of it; `probes` asks
-//! which parts of a query's conditions an index knows. An expression is planned as a query over its table plans it, so that both
-//! have become the same by the same steps.
+//! Created by `ddl::index` and `ddl::check`. The store calls `compute` for each row that is written, and knows nothing else of it;
+//! `probes` asks which parts of a query's conditions an index answers. An expression is planned like a query over its table, so that the
+//! same expression in a query has the same plan.
 
 use std::any::Any;
 use std::fmt;

@@ -8,7 +8,10 @@ use ashlar_base::{ColumnId, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::route::column_references;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AExprKind, BoolExprType, BoolTestType, FuncCall, NullTestType, a_const};
+use pg_query::protobuf::{
+    AExpr, AExprKind, BoolExpr, BoolExprType, BoolTestType, BooleanTest, CoalesceExpr, ColumnRef, FuncCall, NullTest,
+    NullTestType, TypeCast, a_const,
+};
 
 use crate::grammar;
 use crate::sql_types::{self, string_of};
@@ -126,120 +129,139 @@ impl Printer<'_> {
     fn print(&self, node: &pg_query::Node) -> Result<Printed> {
         let Some(inner) = &node.node else { return self.as_written(node) };
         match inner {
-            NodeEnum::ColumnRef(column) => {
-                let name = column.fields.iter().filter_map(string_of).next_back().unwrap_or_default();
-                match self.schema.column(name) {
-                    Some(ordinal) => {
-                        let column = &self.schema.columns[ordinal];
-                        let text = format!("{START}{}{END}", column.id);
-                        Ok(Printed { text, sql_type: Some(column.sql_type), form: Form::Simple })
-                    }
-                    None => self.as_written(node),
-                }
-            }
+            NodeEnum::ColumnRef(column) => self.column(column, node),
             NodeEnum::AConst(constant) => self.literal(constant, node),
-            NodeEnum::TypeCast(cast) => {
-                let (Some(arg), Some(name)) = (&cast.arg, &cast.type_name) else { return self.as_written(node) };
-                let sql_type = match sql_types::resolve(name) {
-                    Ok(sql_type) => sql_type,
-                    Err(_) if sql_types::is_open_numeric(name) => NUMERIC,
-                    Err(_) => return self.as_written(node),
-                };
-                if let (Some(NodeEnum::AArrayExpr(array)), SqlType::Array(element)) = (&arg.node, sql_type) {
-                    // As PostgreSQL reads it: each element is cast.
-                    return self.array(&array.elements, Some(SqlType::Scalar(element)));
-                }
-                let printed = self.print(arg)?;
-                Ok(Printed { text: self.cast(&printed, sql_type), sql_type: Some(sql_type), form: Form::Simple })
-            }
+            NodeEnum::TypeCast(cast) => self.explicit_cast(cast, node),
             NodeEnum::AArrayExpr(array) => self.array(&array.elements, None),
             NodeEnum::FuncCall(call) => self.call(call, node),
-            NodeEnum::CoalesceExpr(expr) => {
-                let args = expr.args.iter().map(|arg| self.print(arg)).collect::<Result<Vec<_>>>()?;
-                let sql_type = args.iter().find(|arg| arg.form != Form::Unknown).and_then(|arg| arg.sql_type);
-                let args: Vec<String> = args.iter().map(|arg| self.constant(arg, sql_type.unwrap_or(TEXT))).collect();
-                let text = format!("COALESCE({})", args.join(", "));
-                Ok(Printed { text, sql_type, form: Form::Simple })
+            NodeEnum::CoalesceExpr(expr) => self.coalesce(expr),
+            NodeEnum::BoolExpr(expr) => self.logic(expr, node),
+            NodeEnum::NullTest(test) => self.null_test(test, node),
+            NodeEnum::BooleanTest(test) => self.boolean_test(test, node),
+            NodeEnum::AExpr(expr) => self.operation(expr, node),
+            _ => self.as_written(node),
+        }
+    }
+
+    /// A column, as a placeholder that `Text::show` replaces by its present name.
+    fn column(&self, column: &ColumnRef, node: &pg_query::Node) -> Result<Printed> {
+        let name = column.fields.iter().filter_map(string_of).next_back().unwrap_or_default();
+        match self.schema.column(name) {
+            Some(ordinal) => {
+                let column = &self.schema.columns[ordinal];
+                let text = format!("{START}{}{END}", column.id);
+                Ok(Printed { text, sql_type: Some(column.sql_type), form: Form::Simple })
             }
-            NodeEnum::BoolExpr(expr) => {
-                let part = |arg: &pg_query::Node| match &arg.node {
-                    // AND within OR, and NOT within both, bind closer.
-                    Some(NodeEnum::BoolExpr(inner)) => {
-                        let (or, not) = (i32::from(BoolExprType::OrExpr), i32::from(BoolExprType::NotExpr));
-                        let binds = expr.boolop != not && (inner.boolop != or || expr.boolop == or);
-                        if binds { self.print(arg).map(|printed| printed.text) } else { self.inner(arg) }
-                    }
-                    Some(NodeEnum::AExpr(expr)) if AExprKind::try_from(expr.kind) == Ok(AExprKind::AexprIn) => {
-                        self.inner(arg)
-                    }
-                    _ => self.print(arg).map(|printed| self.constant(&printed, BOOL)),
-                };
-                let args = expr.args.iter().map(part).collect::<Result<Vec<_>>>()?;
-                let text = match BoolExprType::try_from(expr.boolop) {
-                    Ok(BoolExprType::AndExpr) => args.join(" AND "),
-                    Ok(BoolExprType::OrExpr) => args.join(" OR "),
-                    Ok(BoolExprType::NotExpr) => format!("NOT {}", args.join("")),
-                    _ => return self.as_written(node),
-                };
+            None => self.as_written(node),
+        }
+    }
+
+    /// `CAST (a AS type)` and `a::type`
+    fn explicit_cast(&self, cast: &TypeCast, node: &pg_query::Node) -> Result<Printed> {
+        let (Some(arg), Some(name)) = (&cast.arg, &cast.type_name) else { return self.as_written(node) };
+        let sql_type = match sql_types::resolve(name) {
+            Ok(sql_type) => sql_type,
+            Err(_) if sql_types::is_open_numeric(name) => NUMERIC,
+            Err(_) => return self.as_written(node),
+        };
+        if let (Some(NodeEnum::AArrayExpr(array)), SqlType::Array(element)) = (&arg.node, sql_type) {
+            // As PostgreSQL reads it: each element is cast.
+            return self.array(&array.elements, Some(SqlType::Scalar(element)));
+        }
+        let printed = self.print(arg)?;
+        Ok(Printed { text: self.cast(&printed, sql_type), sql_type: Some(sql_type), form: Form::Simple })
+    }
+
+    /// `COALESCE(a, b)`
+    fn coalesce(&self, expr: &CoalesceExpr) -> Result<Printed> {
+        let args = expr.args.iter().map(|arg| self.print(arg)).collect::<Result<Vec<_>>>()?;
+        let sql_type = args.iter().find(|arg| arg.form != Form::Unknown).and_then(|arg| arg.sql_type);
+        let args: Vec<String> = args.iter().map(|arg| self.constant(arg, sql_type.unwrap_or(TEXT))).collect();
+        let text = format!("COALESCE({})", args.join(", "));
+        Ok(Printed { text, sql_type, form: Form::Simple })
+    }
+
+    /// AND, OR and NOT.
+    fn logic(&self, expr: &BoolExpr, node: &pg_query::Node) -> Result<Printed> {
+        let part = |arg: &pg_query::Node| match &arg.node {
+            // AND within OR, and NOT within both, bind closer.
+            Some(NodeEnum::BoolExpr(inner)) => {
+                let (or, not) = (i32::from(BoolExprType::OrExpr), i32::from(BoolExprType::NotExpr));
+                let binds = expr.boolop != not && (inner.boolop != or || expr.boolop == or);
+                if binds { self.print(arg).map(|printed| printed.text) } else { self.inner(arg) }
+            }
+            Some(NodeEnum::AExpr(expr)) if AExprKind::try_from(expr.kind) == Ok(AExprKind::AexprIn) => self.inner(arg),
+            _ => self.print(arg).map(|printed| self.constant(&printed, BOOL)),
+        };
+        let args = expr.args.iter().map(part).collect::<Result<Vec<_>>>()?;
+        let text = match BoolExprType::try_from(expr.boolop) {
+            Ok(BoolExprType::AndExpr) => args.join(" AND "),
+            Ok(BoolExprType::OrExpr) => args.join(" OR "),
+            Ok(BoolExprType::NotExpr) => format!("NOT {}", args.join("")),
+            _ => return self.as_written(node),
+        };
+        Ok(self.operator(text, Some(SqlType::Scalar(ScalarType::Bool))))
+    }
+
+    /// `a IS NULL` and `a IS NOT NULL`
+    fn null_test(&self, test: &NullTest, node: &pg_query::Node) -> Result<Printed> {
+        let Some(arg) = &test.arg else { return self.as_written(node) };
+        let what = match NullTestType::try_from(test.nulltesttype) {
+            Ok(NullTestType::IsNull) => "IS NULL",
+            _ => "IS NOT NULL",
+        };
+        Ok(self.operator(format!("{} {what}", self.inner(arg)?), Some(SqlType::Scalar(ScalarType::Bool))))
+    }
+
+    /// `a IS TRUE` and its like.
+    fn boolean_test(&self, test: &BooleanTest, node: &pg_query::Node) -> Result<Printed> {
+        let Some(arg) = &test.arg else { return self.as_written(node) };
+        let what = match BoolTestType::try_from(test.booltesttype) {
+            Ok(BoolTestType::IsTrue) => "IS TRUE",
+            Ok(BoolTestType::IsNotTrue) => "IS NOT TRUE",
+            Ok(BoolTestType::IsFalse) => "IS FALSE",
+            Ok(BoolTestType::IsNotFalse) => "IS NOT FALSE",
+            Ok(BoolTestType::IsUnknown) => "IS UNKNOWN",
+            _ => "IS NOT UNKNOWN",
+        };
+        Ok(self.operator(format!("{} {what}", self.inner(arg)?), Some(SqlType::Scalar(ScalarType::Bool))))
+    }
+
+    /// An operator with its operands, LIKE, IN, BETWEEN, IS DISTINCT FROM, ANY and ALL.
+    fn operation(&self, expr: &AExpr, node: &pg_query::Node) -> Result<Printed> {
+        let name = expr.name.iter().filter_map(string_of).next_back().unwrap_or_default();
+        if let (None, Some(operand)) = (&expr.lexpr, &expr.rexpr) {
+            let operand = self.print(operand)?;
+            return Ok(self.operator(format!("{name} {}", self.within(&operand)), operand.sql_type));
+        }
+        let (Some(left), Some(right)) = (&expr.lexpr, &expr.rexpr) else { return self.as_written(node) };
+        match AExprKind::try_from(expr.kind) {
+            Ok(AExprKind::AexprOp) => self.binary(name, left, right),
+            Ok(AExprKind::AexprLike) => self.binary(if name == "!~~" { "!~~" } else { "~~" }, left, right),
+            Ok(AExprKind::AexprIlike) => self.binary(if name == "!~~*" { "!~~*" } else { "~~*" }, left, right),
+            Ok(AExprKind::AexprIn) => self.list(name, left, right, node),
+            Ok(AExprKind::AexprBetween) => {
+                let Some(NodeEnum::List(bounds)) = &right.node else { return self.as_written(node) };
+                let [low, high] = &bounds.items[..] else { return self.as_written(node) };
+                let (low, high) = (self.binary(">=", left, low)?, self.binary("<=", left, high)?);
+                let text = format!("{} AND {}", low.text, high.text);
                 Ok(self.operator(text, Some(SqlType::Scalar(ScalarType::Bool))))
             }
-            NodeEnum::NullTest(test) => {
-                let Some(arg) = &test.arg else { return self.as_written(node) };
-                let what = match NullTestType::try_from(test.nulltesttype) {
-                    Ok(NullTestType::IsNull) => "IS NULL",
-                    _ => "IS NOT NULL",
-                };
-                Ok(self.operator(format!("{} {what}", self.inner(arg)?), Some(SqlType::Scalar(ScalarType::Bool))))
+            Ok(AExprKind::AexprNotBetween) => {
+                let Some(NodeEnum::List(bounds)) = &right.node else { return self.as_written(node) };
+                let [low, high] = &bounds.items[..] else { return self.as_written(node) };
+                let (low, high) = (self.binary("<", left, low)?, self.binary(">", left, high)?);
+                Ok(self.operator(format!("{} OR {}", low.text, high.text), Some(BOOL)))
             }
-            NodeEnum::BooleanTest(test) => {
-                let Some(arg) = &test.arg else { return self.as_written(node) };
-                let what = match BoolTestType::try_from(test.booltesttype) {
-                    Ok(BoolTestType::IsTrue) => "IS TRUE",
-                    Ok(BoolTestType::IsNotTrue) => "IS NOT TRUE",
-                    Ok(BoolTestType::IsFalse) => "IS FALSE",
-                    Ok(BoolTestType::IsNotFalse) => "IS NOT FALSE",
-                    Ok(BoolTestType::IsUnknown) => "IS UNKNOWN",
-                    _ => "IS NOT UNKNOWN",
-                };
-                Ok(self.operator(format!("{} {what}", self.inner(arg)?), Some(SqlType::Scalar(ScalarType::Bool))))
+            Ok(AExprKind::AexprDistinct) => {
+                Ok(Printed { sql_type: Some(BOOL), ..self.binary("IS DISTINCT FROM", left, right)? })
             }
-            NodeEnum::AExpr(expr) => {
-                let name = expr.name.iter().filter_map(string_of).next_back().unwrap_or_default();
-                if let (None, Some(operand)) = (&expr.lexpr, &expr.rexpr) {
-                    let operand = self.print(operand)?;
-                    return Ok(self.operator(format!("{name} {}", self.within(&operand)), operand.sql_type));
-                }
-                let (Some(left), Some(right)) = (&expr.lexpr, &expr.rexpr) else { return self.as_written(node) };
-                match AExprKind::try_from(expr.kind) {
-                    Ok(AExprKind::AexprOp) => self.binary(name, left, right),
-                    Ok(AExprKind::AexprLike) => self.binary(if name == "!~~" { "!~~" } else { "~~" }, left, right),
-                    Ok(AExprKind::AexprIlike) => self.binary(if name == "!~~*" { "!~~*" } else { "~~*" }, left, right),
-                    Ok(AExprKind::AexprIn) => self.list(name, left, right, node),
-                    Ok(AExprKind::AexprBetween) => {
-                        let Some(NodeEnum::List(bounds)) = &right.node else { return self.as_written(node) };
-                        let [low, high] = &bounds.items[..] else { return self.as_written(node) };
-                        let (low, high) = (self.binary(">=", left, low)?, self.binary("<=", left, high)?);
-                        let text = format!("{} AND {}", low.text, high.text);
-                        Ok(self.operator(text, Some(SqlType::Scalar(ScalarType::Bool))))
-                    }
-                    Ok(AExprKind::AexprNotBetween) => {
-                        let Some(NodeEnum::List(bounds)) = &right.node else { return self.as_written(node) };
-                        let [low, high] = &bounds.items[..] else { return self.as_written(node) };
-                        let (low, high) = (self.binary("<", left, low)?, self.binary(">", left, high)?);
-                        Ok(self.operator(format!("{} OR {}", low.text, high.text), Some(BOOL)))
-                    }
-                    Ok(AExprKind::AexprDistinct) => {
-                        Ok(Printed { sql_type: Some(BOOL), ..self.binary("IS DISTINCT FROM", left, right)? })
-                    }
-                    Ok(AExprKind::AexprNotDistinct) => {
-                        let same = self.binary("IS DISTINCT FROM", left, right)?;
-                        Ok(self.operator(format!("NOT {}", same.text), Some(BOOL)))
-                    }
-                    Ok(AExprKind::AexprOpAny) => self.quantified(name, "ANY", left, right),
-                    Ok(AExprKind::AexprOpAll) => self.quantified(name, "ALL", left, right),
-                    _ => self.as_written(node),
-                }
+            Ok(AExprKind::AexprNotDistinct) => {
+                let same = self.binary("IS DISTINCT FROM", left, right)?;
+                Ok(self.operator(format!("NOT {}", same.text), Some(BOOL)))
             }
+            Ok(AExprKind::AexprOpAny) => self.quantified(name, "ANY", left, right),
+            Ok(AExprKind::AexprOpAll) => self.quantified(name, "ALL", left, right),
             _ => self.as_written(node),
         }
     }

@@ -1,7 +1,7 @@
-//! Statements about one row by its key: recognised once, then straight to the partition, no DataFusion.
+//! Statements about one row by its key: they are recognised when planned, and run on the row's partition without DataFusion.
 //!
 //! `SELECT columns FROM t WHERE key = x`, `UPDATE t SET c = x, n = n + x WHERE key = x`, `DELETE FROM t WHERE key = x`,
-//! each with `RETURNING columns` where it changes something, where `x` is a constant or a parameter.
+//! the latter two also with `RETURNING columns`; `x` is a constant or a parameter.
 
 use std::sync::Arc;
 

@@ -67,6 +67,6 @@ pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;
 pub use engine::{Engine, EngineConfig};
 pub use identity::{Identity, OpenCursor, Setting};
-pub use resources::{Barrier, Interest, Means};
+pub use resources::{Barrier, Interest, StatementResources};
 pub use spill::{SpillConfig, SpillStatistics};
 pub use statement::Statement;

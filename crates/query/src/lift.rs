@@ -1,13 +1,12 @@
 //! Constants lifted out of a statement's text, so that texts that differ only in them share one plan.
 //!
 //! Called for statements that arrive as plain text, without parameters. [`shape`] cuts a text at its constants with a scan that
-//! knows quotes and nothing else; it decides nothing about meaning. Which constants become parameters is said by
-//! PostgreSQL's own parse tree, once per shape ([`lift`]): those that are compared with a column or assigned to one, for there a
-//! parameter of the same type means the same. All others belong to the shape: a text shares a plan only if it has them
-//! letter for letter.
+//! knows quotes and nothing else; it decides nothing about meaning. PostgreSQL's own parse tree decides, once per shape, which
+//! constants become parameters ([`lift`]): those that are compared with a column or assigned to one, because there a parameter of the
+//! same type means the same. All others belong to the shape: a text shares a plan only if it has them letter for letter.
 //!
-//! A text about shards is sent as it is: its constants become nothing else. There the analysis of the first text of a shape says which
-//! constants may be others (`Lifting::of_shards`).
+//! A text about shards is sent unchanged, with its constants. The analysis of the first text of a shape tells in which constants other
+//! texts may differ (`Lifting::of_shards`).
 
 use std::ops::Range;
 

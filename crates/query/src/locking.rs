@@ -1,9 +1,9 @@
 //! `SELECT ... FOR UPDATE`, `FOR NO KEY UPDATE`, `FOR SHARE` and `FOR KEY SHARE`: planned here, run in `locking::run`.
 //!
-//! The query is planned without its LIMIT, with the keys of the tables whose rows are to be locked behind its columns. To run
-//! it is to lock each row as it comes; a row that has changed since the query's snapshot lets the statement begin again, so
-//! that what comes back is what is locked. LIMIT and OFFSET count rows that are locked, as in PostgreSQL. One row by its key
-//! is locked by its [`KeyPlan`].
+//! The query is planned without its LIMIT; the keys of the tables whose rows are to be locked follow its columns. Each row is
+//! locked as it comes. If one has changed since the query's snapshot, the statement begins again, so that the rows which are
+//! returned are those which are locked. LIMIT and OFFSET count locked rows, as in PostgreSQL. One row by its key is locked by
+//! its [`KeyPlan`].
 
 mod clause;
 mod run;

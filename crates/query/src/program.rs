@@ -1,9 +1,9 @@
-//! What a plan does with the rows of one table, as steps over one batch: for statements that look at few rows.
+//! Programs: plans over one table as steps that process one batch, for statements that read few rows.
 //!
-//! The engine's own plans are made anew for each execution, run on the query pool, and come back through a channel: ten
-//! times the work of a statement about a handful of rows. A program is made once of the optimised logical plan, holds
-//! the engine's own expressions, and runs where it is called. `key_plan` runs one over the row of a key, `short_plan`
-//! over the rows that an index finds. Never reads a table: whoever has the rows hands them in.
+//! The engine's own plans are created for each execution, run on the query pool, and return rows through a channel, which
+//! takes ten times the work of a statement about a handful of rows. A program is created once from the optimised logical
+//! plan, uses the engine's own expressions, and runs on the caller's thread. `key_plan` runs one over the row of a key,
+//! `short_plan` over the rows that an index finds. Never reads a table: the caller passes the rows in.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ use crate::sharded::OwnRead;
 use crate::turn::Turn;
 
 /// The resources of one statement; see the module.
-pub struct Means {
+pub struct StatementResources {
     /// When the statement came.
     pub time: StatementTime,
     /// The session's user, who is mapped to a user on other servers.
@@ -75,7 +75,7 @@ pub struct Interest {
 }
 
 /// Held by a part of a statement that has to reach its own end. Until it is dropped, the session does not drop the statement, and asks it
-/// to stop by [`Means::stop`].
+/// to stop by [`StatementResources::stop`].
 #[must_use]
 pub(crate) struct Ending {
     receiver: watch::Receiver<Option<Error>>,
@@ -99,7 +99,7 @@ impl Ending {
     }
 }
 
-impl Means {
+impl StatementResources {
     pub(crate) fn new(
         time: StatementTime,
         server: &Arc<RuntimeEnv>,
@@ -230,7 +230,7 @@ impl Means {
     }
 }
 
-impl Drop for Means {
+impl Drop for StatementResources {
     /// Ends the turn: streams that still exist get none any more.
     fn drop(&mut self) {
         self.pause();

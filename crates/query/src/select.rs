@@ -42,7 +42,7 @@ use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
 use crate::parameters;
 use crate::program::{self, Program};
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sharded::{sizes, transaction_reads};
 use crate::short_plan::ShortPlan;
 
@@ -278,7 +278,7 @@ impl SelectPlan {
         &self,
         engine: &Engine,
         values: &[Value],
-        means: &Means,
+        resources: &StatementResources,
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (state, is_ready) = (engine.state(), self.stage == Stage::Optimised);
@@ -296,18 +296,21 @@ impl SelectPlan {
                 let plan = self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?;
                 if has_null { nulls_apart(plan).map_err(from_datafusion)? } else { plan }
             };
-            let plan =
-                if self.reads_clock { clock::written_into(plan, means.time).map_err(from_datafusion)? } else { plan };
+            let plan = if self.reads_clock {
+                clock::written_into(plan, resources.time).map_err(from_datafusion)?
+            } else {
+                plan
+            };
             if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
         let unknown = sizes::unknown(&plan)?;
         if !unknown.is_empty() {
-            let mut at_work = means.turn().work().await?;
-            Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
+            let mut at_work = resources.turn().work().await?;
+            Box::pin(at_work.wait(sizes::ask(unknown, resources))).await?;
         }
         let is_counted = limits::are_asked(&plan).map_err(from_datafusion)?;
         let plan = if is_counted {
-            let context = engine.task_context(Arc::clone(view), means);
+            let context = engine.task_context(Arc::clone(view), resources);
             let runner = Runner { state: Arc::new(state.clone()), context };
             Box::pin(limits::asked(plan, &runner)).await.map_err(from_optimiser)?
         } else {
@@ -322,7 +325,7 @@ impl SelectPlan {
             }
             return Ok(plan);
         }
-        let context = engine.task_context(Arc::clone(view), means);
+        let context = engine.task_context(Arc::clone(view), resources);
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
         let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
         settle(plan).and_then(runnable).map_err(from_datafusion)
@@ -337,7 +340,7 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<SendableRecordBatchStream> {
         if let Some(short) = &self.short
             && let Some(rows) = short.run(engine.store(), &view, values)?
@@ -345,7 +348,7 @@ impl SelectPlan {
             let rows_now = futures::stream::iter([Ok(rows)]);
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows_now)));
         }
-        self.stream_by_engine(engine, values, view, means).await
+        self.stream_by_engine(engine, values, view, resources).await
     }
 
     /// Starts the query as a plan of the engine, without trying its short plan first.
@@ -357,15 +360,15 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<SendableRecordBatchStream> {
         if self.reads_tables() {
-            means.admit().await?;
+            resources.admit().await?;
         }
-        let plan = self.physical(engine, values, means, &view).await?;
-        let context = engine.task_context(view, means);
-        if let Some(unsettled) = transaction_reads::unsettled(&plan, &self.plan, means)? {
-            transaction_reads::settle(unsettled, &context, means).await?;
+        let plan = self.physical(engine, values, resources, &view).await?;
+        let context = engine.task_context(view, resources);
+        if let Some(unsettled) = transaction_reads::unsettled(&plan, &self.plan, resources)? {
+            transaction_reads::settle(unsettled, &context, resources).await?;
         }
         execute_stream(plan, context).map_err(from_datafusion)
     }
@@ -379,10 +382,10 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<Vec<RecordBatch>> {
         use futures::TryStreamExt;
-        self.stream(engine, values, view, means).await?.try_collect().await.map_err(from_datafusion)
+        self.stream(engine, values, view, resources).await?.try_collect().await.map_err(from_datafusion)
     }
 
     /// The same query with another provider for the table of this name.

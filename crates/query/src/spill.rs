@@ -1,4 +1,4 @@
-//! The files of what has no room in memory: one folder for each process, under a directory of the operator's choice.
+//! Temporary files for what does not fit in memory: one folder for each process, in a directory that the configuration names.
 //!
 //! ```text
 //! query.spill_dir/          made with access for its owner alone
@@ -8,10 +8,10 @@
 //!         0, 1, 2, ...      gone when whoever wrote them no longer wants them
 //! ```
 //!
-//! A process that is killed leaves its folder; the next one that starts finds that nobody holds its lock any more, and removes
-//! it. Made by the engine, once; DataFusion's operators and ours write through it. The files of all queries together
-//! have a bound, and so have those of them that are open: a file is opened when it is written or read, and closed when
-//! another one needs its place. How bytes come into a file is told in `writer`.
+//! A process that is killed leaves its folder behind; the next one that starts finds that nobody holds its lock any more, and removes
+//! it. Created once, by the engine; DataFusion's operators and ours write through it. The bytes of all files together are bounded, and
+//! so is the number of open files: a file is opened when it is written or read, and closed when another one needs its place. `writer`
+//! describes how bytes come into a file.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};

@@ -45,13 +45,13 @@ pub struct Statement {
     pub kind: Kind,
     /// Types of `$1`, `$2`, ...
     pub parameter_types: Vec<SqlType>,
-    /// Result columns; `None` where no rows come back.
+    /// The result columns; `None` if it returns no rows.
     pub columns: Option<Arc<[Column]>>,
     /// The epoch of the catalog version that it was planned against.
     pub epoch: u64,
-    /// Bytes that it holds, as estimated: for the cache of plans.
+    /// Its estimated size in bytes, for the cache of plans.
     bytes: usize,
-    /// The time zone that it was planned in; `None` if that makes no difference.
+    /// The time zone in which it was planned; `None` if that makes no difference.
     pub zone: Option<Zone>,
     /// The session that it was planned for, if its plan contains facts about the session or reads tables that do. It is then valid for
     /// that session only, and only while the session's settings stay the same.

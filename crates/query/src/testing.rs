@@ -51,11 +51,11 @@ pub(crate) fn plan(engine: &Engine, sql: &str) -> Statement {
 pub(crate) async fn answered(engine: &Engine, sql: &str) -> (Arc<dyn ExecutionPlan>, Vec<String>) {
     let Kind::Select(select) = plan(engine, sql).kind else { panic!("{sql}") };
     let mut transaction = transaction();
-    let means = engine.means(transaction.time, None);
+    let resources = engine.resources(transaction.time, None);
     let snapshot = transaction.snapshot(engine.store());
     let view = transaction.view(snapshot, &engine.catalog().current());
-    let plan = select.physical(engine, &[], &means, &view).await.unwrap();
-    let batches = collect(Arc::clone(&plan), engine.task_context(view, &means)).await.unwrap();
+    let plan = select.physical(engine, &[], &resources, &view).await.unwrap();
+    let batches = collect(Arc::clone(&plan), engine.task_context(view, &resources)).await.unwrap();
     let mut rows: Vec<String> = pretty_format_batches(&batches).unwrap().to_string().lines().map(Into::into).collect();
     rows.sort();
     (plan, rows)
@@ -69,11 +69,11 @@ pub(crate) fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_
         let catalog = transaction.catalog(engine.catalog());
         let parsed = grammar::only_one(grammar::parse(sql)?)?.unwrap();
         let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
-        let means = engine.means(transaction.time, None);
-        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[], means: &means };
+        let resources = engine.resources(transaction.time, None);
+        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[], resources: &resources };
         match &statement.kind {
             Kind::Ddl(ddl) => {
-                ddl::run(engine, run.transaction, ddl, in_block, &means).await?;
+                ddl::run(engine, run.transaction, ddl, in_block, &resources).await?;
                 Ok(Outcome::default())
             }
             Kind::Key(plan) => plan.run_in(engine, run.transaction, &[], &mut |_| {}).map(|_| Outcome::default()),

@@ -7,7 +7,7 @@
 //!               └──────────── a stream that goes on asks for one for all of them ◀─────────────────┘
 //! ```
 //!
-//! Used by `Means` for the statement as a whole, which waits for its client or its session, and by scans of shards,
+//! Used by `StatementResources` for the statement as a whole, which waits for its client or its session, and by scans of shards,
 //! whose streams each wait for themselves. If all scans wait, other operators may still compute with rows they already
 //! have; they do so without a turn, and soon run out of rows.
 

@@ -25,7 +25,7 @@ use crate::writeset::{Mark, Pending, WriteSet};
 pub struct KeyTransaction {
     snapshot: Snapshot,
     writes: WriteSet,
-    /// Keys were given that nobody may have touched.
+    /// Whether keys are watched: the commit fails if one of them has been touched.
     watches: bool,
 }
 
@@ -34,27 +34,27 @@ pub struct KeyTransaction {
 pub struct KeyMark(Mark);
 
 impl KeyTransaction {
-    /// One that reads what is committed now.
+    /// A transaction that reads what is committed now.
     pub fn new(store: &Store) -> Self {
         Self { snapshot: store.snapshot(), writes: WriteSet::new(), watches: false }
     }
 
-    /// What this holder has locked, its commit may write.
+    /// Sets the holder of locks: the commit may write rows that this holder has locked.
     pub fn allow(&mut self, holder: &LockHolder) {
         self.writes.set_owner(holder.id());
     }
 
-    /// Commits only if nobody touches this key before that.
+    /// Watches a key: the commit fails if anybody touches the key before.
     ///
     /// # Errors
-    /// 40001: the table is gone or has another shape, which counts as a change; 53200 over the memory bound.
+    /// 40001 if the table is gone or has another shape, which counts as a change; 53200 over the memory bound.
     pub fn watch(&mut self, region: &Arc<Region>, watch: &Watch) -> Result<()> {
         self.watches = true;
         self.writes.expect_untouched(region, region.version(), &self.snapshot, watch)
     }
 
-    /// Every key that was read or written, as a lock: with all of them nobody else changes any. In the order in which to
-    /// take them.
+    /// A lock for every key that was read or written, in the order in which to take them. While all are held, nobody else changes any of
+    /// these rows.
     pub fn requests(&self) -> Vec<LockRequest> {
         self.writes.requests()
     }
@@ -62,7 +62,7 @@ impl KeyTransaction {
     /// Reads the row of a key. `f` must not touch the store in any other way.
     ///
     /// # Errors
-    /// 40001 where the table's shape has changed since the transaction began to use it; 53200 over the memory bound.
+    /// 40001 if the table's shape has changed since the transaction began to use it; 53200 over the memory bound.
     pub fn get<R>(
         &mut self,
         region: &Arc<Region>,
@@ -72,7 +72,7 @@ impl KeyTransaction {
         self.read(region, key, true, f)
     }
 
-    /// Like [`KeyTransaction::get`], and the row does not count as used.
+    /// Like [`KeyTransaction::get`], but the row does not count as used.
     ///
     /// # Errors
     /// As there.
@@ -85,8 +85,8 @@ impl KeyTransaction {
         self.read(region, key, false, f)
     }
 
-    /// Reads the row of a key, which counts as used then, or does not. Until the commit nobody may change it, unless it is this
-    /// transaction's own.
+    /// Reads the row of a key, and counts that as a use if asked to. The commit fails if anybody changes the row before, except this
+    /// transaction itself.
     fn read<R>(
         &mut self,
         region: &Arc<Region>,
@@ -141,12 +141,12 @@ impl KeyTransaction {
         Ok(done)
     }
 
-    /// Where the writes are now.
+    /// A mark of the present point.
     pub fn mark(&self) -> KeyMark {
         KeyMark(self.writes.mark())
     }
 
-    /// Takes back every write since a mark.
+    /// Undoes every write since a mark.
     pub fn rollback_to(&mut self, mark: KeyMark) {
         self.writes.rollback_to(mark.0);
     }
@@ -154,8 +154,8 @@ impl KeyTransaction {
     /// Makes the writes visible at once.
     ///
     /// # Errors
-    /// 40001 where somebody else has changed a key that this one watched, read or wrote; 55P03 where somebody else has locked
-    /// one; 53200 over the memory bound. Nothing was changed then.
+    /// 40001 if another transaction has changed a key that this one watched, read or wrote; 55P03 if another owner has locked one; 53200
+    /// over the memory bound. After an error nothing has changed.
     pub fn commit(self, store: &Store) -> Result<(), Failed> {
         let Self { snapshot, mut writes, watches } = self;
         // The write set holds what its commit must know; for a snapshot that is open old rows would be kept.
@@ -173,7 +173,7 @@ impl KeyTransaction {
 /// A commit that changed nothing.
 #[derive(Debug)]
 pub struct Failed {
-    /// Why.
+    /// The error.
     pub error: Error,
     /// Because somebody else has locked a row: whoever can wait does.
     pub is_stopped: bool,

@@ -31,8 +31,8 @@ impl<'a> RowRef<'a> {
         self.deadline().millis()
     }
 
-    /// What is to be said of another row that is to live as this one does: an end of its own moves along, and so does that it
-    /// has none; what the table has given it, the other gets anew.
+    /// The lifetime for another row that is to live as long as this one: a deadline of its own, or having none, is kept; a deadline by the
+    /// table's default is set anew.
     pub fn expiry(&self) -> Expiry {
         let deadline = self.deadline();
         let is_of_table = !deadline.is_own() && (deadline == Deadline::NONE || self.shape.schema.life.ttl_ms > 0);

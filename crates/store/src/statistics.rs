@@ -1,13 +1,13 @@
-//! What ANALYZE knows of a table: how many rows, and of each column how many NULLs, how many values, the most common of
-//! them and how the others lie.
+//! The statistics that ANALYZE gathers of a table: the number of rows and, for each column, the numbers of NULLs and of distinct
+//! values, the most common values, and a histogram of the others.
 //!
 //! ```text
 //!   all rows     counted; of each column NULLs, and distinct values: exactly while they are few, then by HyperLogLog
 //!   a sample     every nth row: the most common values, and bounds between which equally many of the others lie
 //! ```
-//! Driven partition by partition by the query crate, which gives others their turn in between. Estimates alone depend on it:
-//! no answer does. HyperLogLog after Flajolet et al. ("HyperLogLog: the analysis of a near-optimal cardinality estimation
-//! algorithm", 2007); what makes a value common, and how many bounds there are, is as in PostgreSQL's `analyze.c`.
+//! Driven partition by partition by the query crate, which lets others run in between. Only estimates depend on it, never answers.
+//! HyperLogLog is that of Flajolet et al. ("HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm", 2007);
+//! the criterion for a common value and the number of bounds are those of PostgreSQL's `analyze.c`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::reader::ColumnReader;
 use crate::region::Region;
 use crate::writeset::ReadView;
 
-/// Rows of the sample: as PostgreSQL has them with its default target of 100.
+/// Rows of the sample: as many as PostgreSQL takes with its default target of 100.
 const SAMPLE_ROWS: u64 = 30_000;
 /// Most common values at most, and parts of a histogram.
 const TARGET: usize = 100;
@@ -36,29 +36,29 @@ const WIDTH_MAX: usize = 1024;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct TableStatistics {
-    /// Rows when they were gathered.
+    /// The number of rows when the statistics were gathered.
     pub rows: u64,
-    /// In the order that the columns had.
+    /// The statistics of the columns, in their order at that time.
     pub columns: Vec<ColumnStatistics>,
 }
 
 /// What is known of a column.
 #[derive(Clone, Debug)]
 pub struct ColumnStatistics {
-    /// Which.
+    /// The id of the column.
     pub column: ColumnId,
     /// The part of the rows that is NULL, from 0 to 1.
     pub null_fraction: f64,
-    /// Bytes of a value that is not NULL, on average.
+    /// The average size of a value that is not NULL, in bytes.
     pub width: f64,
-    /// Distinct values that are not NULL.
+    /// The number of distinct values that are not NULL.
     pub distinct: f64,
-    /// They were counted, and not estimated.
+    /// Whether distinct values were counted, and not estimated.
     pub is_exact: bool,
-    /// Values that are there more often than most, with the part of all rows that has each; the most frequent first.
+    /// The most common values, each with its fraction of all rows; the most frequent first.
     pub common: Vec<(Value, f64)>,
-    /// In order: between any two neighbours lie equally many of the rows whose values are not common. Empty where there are
-    /// too few.
+    /// The bounds of the histogram, in ascending order: between any two neighbours lie equally many of the rows whose values are not
+    /// common. Empty if there are too few such rows.
     pub bounds: Vec<Value>,
 }
 
@@ -70,7 +70,7 @@ impl TableStatistics {
 }
 
 impl ColumnStatistics {
-    /// Distinct values as PostgreSQL has it: a number, or below zero a part of the rows, where they grow with these.
+    /// Distinct values as in PostgreSQL's `n_distinct`: a number or, if they grow with the rows, the negative fraction of the rows.
     pub fn distinct_as_postgres(&self, rows: u64) -> f64 {
         let rows = rows as f64;
         if self.distinct > 0.1 * rows { -(self.distinct / rows).min(1.0) } else { self.distinct }
@@ -83,7 +83,7 @@ pub struct Analysis {
     schema: Arc<TableSchema>,
     columns: Vec<Column>,
     rows: u64,
-    /// A row of so many is in the sample.
+    /// One row in this many is in the sample.
     stride: u64,
     charge: Charge,
 }
@@ -98,7 +98,7 @@ struct Column {
 }
 
 impl Analysis {
-    /// Of a table as it is now.
+    /// Begins to gather statistics of a table in its present shape.
     pub fn new(region: &Arc<Region>) -> Self {
         let schema = region.schema();
         let columns = schema.visible_columns().iter().map(|_| Column {
@@ -114,10 +114,10 @@ impl Analysis {
         Self { region: Arc::clone(region), columns: columns.collect(), schema, rows: 0, stride, charge }
     }
 
-    /// Looks at the rows of a partition.
+    /// Reads the rows of a partition.
     ///
     /// # Errors
-    /// 40001 where the table was altered meanwhile, 53200 over the memory bound.
+    /// 40001 if the table was altered meanwhile; 53200 over the memory bound.
     pub fn add(&mut self, view: &ReadView, partition: PartitionId) -> Result<()> {
         let ordinals: Vec<usize> = (0..self.columns.len()).collect();
         let hasher = self.region.common().hasher.clone();
@@ -143,7 +143,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// What was found, for the table to keep.
+    /// The statistics, for the table to keep.
     pub fn finish(self) -> TableStatistics {
         let rows = self.rows;
         let ids = self.schema.visible_columns().iter().map(|column| column.id);

@@ -1,4 +1,4 @@
-//! The aggregation's plan node, in place of the engine's `AggregateExec`.
+//! The plan node of the aggregation. It replaces DataFusion's `AggregateExec`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 use crate::outputs::{Begun, Started, and_then, ready};
 
-/// Aggregation over groups in one stage: see `aggregate`.
+/// Grouped aggregation in one stage; see `aggregate`.
 pub struct HashAggregateExec {
     shared: Arc<Shared>,
     properties: Arc<PlanProperties>,
@@ -75,7 +75,7 @@ impl HashAggregateExec {
         Self { shared: Arc::new(shared), properties: Arc::clone(stock.properties()) }
     }
 
-    /// Bytes that its groups are expected to take; `None` where statistics do not say how many there will be, or how long what is kept of each.
+    /// The expected memory of its groups in bytes; `None` if statistics do not tell the number of groups or the size of their states.
     pub fn expected_bytes(&self) -> Option<usize> {
         let Shared { input, spec, .. } = self.shared.as_ref();
         let known = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new()).ok()?;

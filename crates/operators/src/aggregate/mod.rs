@@ -1,4 +1,4 @@
-//! Aggregation over groups: rows of all streams into one set of groups, without an exchange between two stages.
+//! Grouped aggregation: the rows of all streams go into one set of groups, without an exchange between two stages.
 //!
 //! ```text
 //!   stream -> front (a table of its own) --\
@@ -9,8 +9,9 @@
 //!                       +-> the file of a partition -> partitions, by another hash -> output
 //! ```
 //!
-//! `rule` puts the node of `exec` into plans; `spec` says what is aggregated; `states` holds what is known of each
-//! group, `partition` one table, `growth` how many groups that will have, `partitions` many, and `run` is the work of a stream and of an output.
+//! `rule` puts the node of `exec` into plans. `spec` describes the aggregation; `states` holds the aggregate states of the groups.
+//! `partition` is one table, `partitions` are many, and `growth` predicts the size of a table. `run` is the work of each input stream
+//! and each output.
 
 pub(crate) mod exec;
 mod growth;

@@ -1,4 +1,4 @@
-//! One table of groups with what is known of them, and the file of those that were put out of memory.
+//! One table of groups with their aggregate states, and the file of the groups that have left memory.
 
 use std::sync::Arc;
 

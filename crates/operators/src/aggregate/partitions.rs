@@ -1,4 +1,4 @@
-//! Many tables, one for each of some bits of the hash: each behind a lock that is held for some rows of a batch.
+//! Many tables of groups, chosen by some bits of the hash. Each has a lock, which is held for some rows of a batch at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

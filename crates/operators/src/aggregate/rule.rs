@@ -13,7 +13,7 @@ use datafusion_physical_plan::{ExecutionPlan, InputOrderMode};
 use super::exec::HashAggregateExec;
 use super::spec::Spec;
 
-/// See the module. Stands behind the rules that give aggregations a limit, and before those that divide streams.
+/// The rule; see the module. It runs after the rules that give aggregations a limit, and before those that divide streams.
 #[derive(Debug)]
 pub struct HashAggregates;
 

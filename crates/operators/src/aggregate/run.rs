@@ -1,4 +1,4 @@
-//! The work of an aggregation: what each stream of the input does, and what each output does when all have ended.
+//! The work of an aggregation: each input stream adds its rows to groups; when all have ended, the outputs return the groups.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

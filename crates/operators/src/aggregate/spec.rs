@@ -1,4 +1,4 @@
-//! What is aggregated: the keys, the aggregates and their inputs.
+//! The description of an aggregation: its keys, its aggregates and their inputs.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! Key -> row for whole numbers that lie close together, each of them once: no hash, and no key is stored.
+//! Key -> row for distinct integers that lie close together: without hashing, and without storing the keys.
 //!
 //! ```text
 //!   key  ->  segment, slot in it  ->  | row | - | row | row | - | ...     4 bytes each; u32::MAX where there is no row
 //! ```
 //!
-//! A key is its place, and comes back from it. Segments have 64 K slots, and are there where a key is: a table grows on both sides
-//! without moving what it has.
+//! A key is the position of its slot, and is computed from it again. A segment has 64 K slots, and exists only if it has a key, so a
+//! table grows in both directions without moving anything.
 //!
-//! Where rows are numbered by their keys, and no key is missing between the first and the last one, there are no slots: the row of a key is how far it
-//! is from the first.
+//! If rows are in the order of their keys, and no key between the first and the last one is missing, there are no slots: the row of a
+//! key is its distance from the first key.
 
 use super::unchained::Run;
 

@@ -1,4 +1,4 @@
-//! Hash -> group id, one cache line a lookup as a rule.
+//! Hash -> group id, usually with one cache line per lookup.
 //!
 //! ```text
 //!   chunk, 64 bytes    tags      | t t t t t t t t t t t t |  12 x 1 byte: 8 bits of the hash, 0 where nothing is
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The upper half of a hash chooses the chunk, whatever their number is; an entry that finds it full goes to the next
-//! that is not. Chunks are filled to 7/8: 6.1 bytes an entry when full, 7.6 right after growing by a quarter. (The shape
-//! is that of Facebook's F14, 2019.) Entries never go.
+//! that is not. Chunks are filled to 7/8: 6.1 bytes an entry when full, 7.6 right after growing by a quarter. (The layout
+//! is that of Facebook's F14, 2019.) Entries are never removed.
 
 use super::machine::{NEAR, ask_for, equal_bytes};
 

@@ -1,4 +1,4 @@
-//! The groups of a table: a key each, and the number that stands for it.
+//! The groups of a table: their keys, and a number for each.
 
 use arrow::error::ArrowError;
 

@@ -41,9 +41,9 @@ use crate::memory::Memory;
 use crate::null_extended::extended_inputs;
 use crate::outputs::{Begun, Started, and_then, ready};
 
-/// A join by equal keys: see `join`.
+/// An equi-join; see `join`.
 ///
-/// Statistics, schemas and the ways of projections and filters through it are those of the engine's node that it stands for.
+/// Its statistics and schema, and how projections and filters pass through it, are those of the engine's node that it replaces.
 pub struct UnchainedHashJoinExec {
     stock: Arc<HashJoinExec>,
     place: Place,

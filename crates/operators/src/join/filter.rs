@@ -43,7 +43,7 @@ const TRIED: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 /// It does not where so many hundredths of them pass.
 const TOO_MANY: usize = 90;
 
-/// Whether a filter is one that a join of ours tells a scan.
+/// Whether a filter is one that a join of ours has given to a scan.
 pub fn is_of_join(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let told = filter.downcast_ref::<DynamicFilterPhysicalExpr>();
     told.and_then(|told| told.current().ok()).is_some_and(|current| current.is::<MayMatch>())

@@ -1,4 +1,4 @@
-//! The tables of a join behind one interface: where the rows of keys are, and which rows there are.
+//! The tables of a join behind one interface: finds the rows of keys, and walks through all rows.
 //!
 //! ```text
 //!   Words      keys that are words; a row is where its key is
@@ -6,7 +6,7 @@
 //!   Numbers    whole numbers close together, each once: no hash
 //! ```
 //!
-//! Made of all chunks at once, by `build`; read by all probes.
+//! Built by `build` from all chunks at once; read by all probes.
 
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Joins by equal keys: one table of the rows of the build side, of all its streams, looked up by all streams of the probe side.
+//! Equi-joins: the rows of all streams of the build side go into one table, in which all streams of the probe side look up their keys.
 //!
 //! ```text
 //!   left  stream -> chunks --\                      /- right stream -> probe -> output
@@ -6,13 +6,14 @@
 //!                                                   \- when all have ended: rows without a match -> output
 //! ```
 //!
-//! No stream is divided by keys for it. `rule` puts the node of `exec` into plans; `spec` says what is joined and what is kept;
-//! `chunk` holds the rows of the build side, `build` makes a table of them, `early` one of numbers while they come, `index` reads it; `probe` looks up, `output` puts
-//! together what comes of it, `texts` says where that would be too much at once, and `run` is the work of the streams.
+//! Streams are not divided by keys for it. `rule` puts the node of `exec` into plans, and `spec` describes the join. `chunk` holds the
+//! rows of the build side, `build` makes a table of them, and `early` makes a table of integers while they arrive. `index` is the
+//! interface to these tables, `probe` looks rows up, `output` assembles the resulting batches, `texts` keeps these from becoming too
+//! large, and `run` is the work of the streams.
 //!
-//! What keys the build side has is told to the scans of the probe side by `filter`.
+//! `filter` tells the scans of the probe side which keys the build side has.
 //!
-//! Where memory has no room for the build side, rows of both sides go to `files`, and `parts` joins them part by part.
+//! If the build side does not fit in memory, the rows of both sides go to `files`, and `parts` joins them part by part.
 
 mod build;
 mod chunk;

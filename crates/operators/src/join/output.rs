@@ -1,4 +1,4 @@
-//! What comes out of a join: columns of pairs and of single rows, in batches that are neither small nor too large, of rows and of bytes.
+//! The output of a join: assembles the columns of pairs and of single rows into batches with a bounded number of rows and bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

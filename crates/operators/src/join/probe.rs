@@ -1,6 +1,6 @@
-//! Rows of the probe side looked up in a table, and what comes of it by the type of the join.
+//! Looks up rows of the probe side in a table, and returns what the type of the join demands.
 //!
-//! One for each stream of the probe side; all of them read one table. Called by `run`, batch by batch.
+//! There is one for each stream of the probe side; all of them read one table. Called by `run`, batch by batch.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Puts our node in the place of the engine's, where it can do the same.
+//! The optimizer rule that replaces the engine's hash join with ours if ours can do the same.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::exec::UnchainedHashJoinExec;
 
-/// See the module. Stands behind the rule that decides which side of a join is kept, and before those that divide streams.
+/// The rule; see the module. It runs after the rule that decides which side of a join is the build side, and before those that divide
+/// streams.
 #[derive(Debug)]
 pub struct HashJoins;
 

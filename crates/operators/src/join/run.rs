@@ -1,7 +1,7 @@
-//! The work of a join: what each stream of the build side does, and what each stream of the probe side does then.
+//! The work of a join: the streams of the build side collect rows, then the streams of the probe side look up theirs.
 //!
-//! Called by the node. When a charge is refused, the rows of the build side go to files, those that were kept too, and those of the
-//! probe side after them; the last stream of the probe side gives out what comes of the parts.
+//! Called by the node. When a charge is refused, the rows of the build side go to files, including those that are in memory, and the
+//! rows of the probe side follow; the last stream of the probe side returns the results of the parts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What is joined: the keys, the columns that are kept of the build side, and where each column of the output comes from.
+//! The description of a join: its keys, the columns of the build side that are kept, and the source of each output column.
 //!
 //! Called by the node when it is planned; the work of an execution reads it. The build side is the left one.
 

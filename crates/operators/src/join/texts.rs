@@ -1,5 +1,5 @@
-//! How many bytes rows have in columns whose values are of any length: some thousand pairs of a row that has a long text are more than an array
-//! holds, and more than anybody has memory for.
+//! The size of rows in columns of variable length. Some thousand pairs with a row that has a long text can exceed what an array holds,
+//! and any amount of memory.
 //!
 //! Called by `chunk`, `build`, `probe` and `output`.
 

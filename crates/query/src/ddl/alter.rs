@@ -23,7 +23,7 @@ use super::{
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sequences::NamedSequence;
 use crate::transaction::Transaction;
 
@@ -183,7 +183,7 @@ pub(super) async fn alter(
     transaction: &mut Transaction,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
@@ -211,40 +211,15 @@ pub(super) async fn alter(
     };
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
-            AlterTableType::AtAddColumn => {
-                alteration.add_column(command, &region, transaction.writes.may_hold_rows(&region))?;
+        if let Some(key) = added_primary_key(command) {
+            if statement.cmds.len() > 1 {
+                return Err(beside_others());
             }
-            AlterTableType::AtDropColumn => alteration.drop_column(command)?,
-            AlterTableType::AtColumnDefault => alteration.set_default(command)?,
-            AlterTableType::AtAddIdentity => alteration.add_identity(command)?,
-            AlterTableType::AtSetIdentity => alteration.restart(command)?,
-            AlterTableType::AtSetNotNull => alteration.set_not_null(command)?,
-            AlterTableType::AtDropNotNull => alteration.drop_not_null(command)?,
-            AlterTableType::AtAddConstraint => {
-                let Some(constraint) = constraint_of(command) else { continue };
-                match constraint_kind(constraint.contype) {
-                    ConstrType::ConstrCheck => alteration.add_check(constraint, &region)?,
-                    ConstrType::ConstrUnique => {
-                        check::refuse_name(&alteration.schema, &constraint.conname)?;
-                        alteration.added.push(unique::stated(constraint, None)?);
-                    }
-                    ConstrType::ConstrPrimary if statement.cmds.len() == 1 => {
-                        check::refuse_name(&alteration.schema, &constraint.conname)?;
-                        Box::pin(primary_key::add(engine, transaction, &region, constraint, in_block, means)).await?;
-                        return Ok(alteration.done);
-                    }
-                    ConstrType::ConstrPrimary => return Err(beside_others()),
-                    other => return Err(definition::unsupported_constraint(other)),
-                }
-            }
-            AlterTableType::AtDropConstraint => {
-                alteration.drop_constraint(command, unique::find(&region, transaction, &command.name))?;
-            }
-            AlterTableType::AtSetRelOptions => options::set(&mut alteration.schema.life, list_of(command))?,
-            AlterTableType::AtResetRelOptions => options::reset(&mut alteration.schema.life, list_of(command))?,
-            _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+            check::refuse_name(&alteration.schema, &key.conname)?;
+            Box::pin(primary_key::add(engine, transaction, &region, key, in_block, resources)).await?;
+            return Ok(alteration.done);
         }
+        alteration.take(command, &region, transaction)?;
     }
     let Alteration { schema, done, restarts, counting, added, dropped, checks, .. } = alteration;
     // What a constraint finds in the rows must not come after another part of the statement is done.
@@ -258,14 +233,14 @@ pub(super) async fn alter(
     let mut checked = None;
     if !in_block && schema.columns.iter().all(is_there) {
         for check in &checks {
-            let seen = Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+            let seen = Box::pin(check::check_rows(engine, transaction, &name, check, resources)).await?;
             checked = checked.or(Some(seen));
         }
     }
     let when = if in_block { When::InBlock } else { When::AtOnce(checked.as_ref()) };
     apply(engine, transaction, &name, &region, schema, &counting, when)?;
     for check in checks.iter().filter(|_| in_block) {
-        Box::pin(check::check_rows(engine, transaction, &name, check, means)).await?;
+        Box::pin(check::check_rows(engine, transaction, &name, check, resources)).await?;
     }
     for index in dropped {
         transaction.drop_index(Arc::clone(&region), index);
@@ -277,6 +252,13 @@ pub(super) async fn alter(
         region.restart_numbers(column, number);
     }
     Ok(done)
+}
+
+/// The constraint of ADD PRIMARY KEY.
+fn added_primary_key(command: &AlterTableCmd) -> Option<&Constraint> {
+    let is_added = command.subtype == AlterTableType::AtAddConstraint as i32;
+    constraint_of(command)
+        .filter(|constraint| is_added && matches!(constraint_kind(constraint.contype), ConstrType::ConstrPrimary))
 }
 
 /// What the commands of one ALTER TABLE add up to. Nothing is changed until all of them have been read.
@@ -300,6 +282,41 @@ struct Alteration<'a> {
 }
 
 impl Alteration<'_> {
+    /// Notes what one command changes. ADD PRIMARY KEY is not among them: it stands by itself.
+    fn take(&mut self, command: &AlterTableCmd, region: &Arc<Region>, transaction: &Transaction) -> Result<()> {
+        match AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined) {
+            AlterTableType::AtAddColumn => self.add_column(command, region, transaction.writes.may_hold_rows(region)),
+            AlterTableType::AtDropColumn => self.drop_column(command),
+            AlterTableType::AtColumnDefault => self.set_default(command),
+            AlterTableType::AtAddIdentity => self.add_identity(command),
+            AlterTableType::AtSetIdentity => self.restart(command),
+            AlterTableType::AtSetNotNull => self.set_not_null(command),
+            AlterTableType::AtDropNotNull => self.drop_not_null(command),
+            AlterTableType::AtAddConstraint => match constraint_of(command) {
+                Some(constraint) => self.add_constraint(constraint, region),
+                None => Ok(()),
+            },
+            AlterTableType::AtDropConstraint => {
+                self.drop_constraint(command, unique::find(region, transaction, &command.name))
+            }
+            AlterTableType::AtSetRelOptions => options::set(&mut self.schema.life, list_of(command)),
+            AlterTableType::AtResetRelOptions => options::reset(&mut self.schema.life, list_of(command)),
+            _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+
+    fn add_constraint(&mut self, constraint: &Constraint, region: &Region) -> Result<()> {
+        match constraint_kind(constraint.contype) {
+            ConstrType::ConstrCheck => self.add_check(constraint, region),
+            ConstrType::ConstrUnique => {
+                check::refuse_name(&self.schema, &constraint.conname)?;
+                self.added.push(unique::stated(constraint, None)?);
+                Ok(())
+            }
+            other => Err(definition::unsupported_constraint(other)),
+        }
+    }
+
     /// The column that a command names.
     fn ordinal(&self, command: &AlterTableCmd) -> Result<usize> {
         self.schema.column(&command.name).ok_or_else(|| no_column(&self.schema, &command.name))

@@ -20,7 +20,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::index_rows::{self, IndexExpressions};
 use crate::index_text::Text;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sharded::free_of_table;
 use crate::sql_types::string_of;
@@ -235,14 +235,14 @@ pub(super) async fn check_rows(
     transaction: &mut Transaction,
     table: &str,
     added: &Added,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Snapshot> {
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
     let text = format!("SELECT 1 AS one FROM {} WHERE NOT ({}) LIMIT 1", quote_ident(table), added.condition);
     let select = SelectPlan::new(&Planner::new(engine, &catalog), select::parse(&text)?, &[])?;
-    let mut found = select.stream(engine, &[], view, means).await?;
+    let mut found = select.stream(engine, &[], view, resources).await?;
     while let Some(batch) = found.next().await {
         if batch.map_err(from_datafusion)?.num_rows() > 0 {
             return Err(violated_by_some_row(table, &added.name));

@@ -60,63 +60,102 @@ pub(super) fn table(
     if !statement.inh_relations.is_empty() || statement.partspec.is_some() || statement.of_typename.is_some() {
         return Err(Error::unsupported("inheritance, partitioning and typed tables are not supported"));
     }
-    let mut columns: Vec<ColumnDef> = Vec::new();
-    let mut key: Option<(Vec<String>, String)> = None;
-    let (mut uniques, mut checks) = (Vec::new(), Vec::new());
-    let set_key = |names: Vec<String>, given: String, key: &mut Option<(Vec<String>, String)>| {
-        if key.replace((names, given)).is_some() {
-            return Err(Error::new(
-                ErrorCode::InvalidTableDefinition,
-                format!("multiple primary keys for table \"{name}\" are not allowed"),
-            ));
-        }
-        Ok(())
-    };
+    let mut parts = Parts::default();
     for element in &statement.table_elts {
         match &element.node {
-            Some(NodeEnum::ColumnDef(definition)) => {
-                if columns.iter().any(|known| known.name == definition.colname) {
-                    return Err(Error::new(
-                        ErrorCode::DuplicateColumn,
-                        format!("column \"{}\" specified more than once", definition.colname),
-                    ));
-                }
-                let (column, constraints) = column_def(engine, catalog, name, definition, columns.len())?;
-                if let Some(given) = constraints.primary_key {
-                    set_key(vec![column.name.clone()], given, &mut key)?;
-                }
-                uniques.extend(constraints.uniques);
-                checks.extend(constraints.checks);
-                columns.push(column);
-            }
-            Some(NodeEnum::Constraint(constraint)) => match constraint_kind(constraint.contype) {
-                ConstrType::ConstrPrimary if constraint.deferrable || constraint.initdeferred => {
-                    return Err(Error::unsupported("deferrable constraints are not supported"));
-                }
-                ConstrType::ConstrPrimary => {
-                    let names = constraint.keys.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
-                    set_key(names, constraint.conname.clone(), &mut key)?;
-                }
-                ConstrType::ConstrUnique => uniques.push(unique::stated(constraint, None)?),
-                ConstrType::ConstrCheck => checks.push(Constraint::clone(constraint)),
-                other => return Err(unsupported_constraint(other)),
-            },
+            Some(NodeEnum::ColumnDef(definition)) => parts.add_column(engine, catalog, name, definition)?,
+            Some(NodeEnum::Constraint(constraint)) => parts.add_constraint(name, constraint)?,
             _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
         }
     }
     for constraint in &statement.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = &constraint.node {
-            match constraint_kind(constraint.contype) {
-                ConstrType::ConstrUnique => uniques.push(unique::stated(constraint, None)?),
-                ConstrType::ConstrCheck => checks.push(Constraint::clone(constraint)),
-                other => return Err(unsupported_constraint(other)),
-            }
+            parts.add_unique_or_check(constraint)?;
         }
     }
-    let mut ordinals = Vec::new();
+    let Parts { columns, key, uniques, checks } = parts;
     let (names, key_name) = key.unwrap_or_default();
+    let ordinals = key_ordinals(&columns, &names)?;
+    let options = options::table(&statement.options)?;
+    let schema = finish(id, name, columns, ordinals, options.partition_by.as_deref())?;
+    let mut schema = TableSchema { key_name, life: options.life, ..schema };
+    check::of_table(engine, catalog, &mut schema, &checks)?;
+    Ok((schema, uniques))
+}
+
+/// The columns and constraints of CREATE TABLE.
+#[derive(Default)]
+struct Parts {
+    columns: Vec<ColumnDef>,
+    /// The columns of the primary key, and the name that it was given, if any.
+    key: Option<(Vec<String>, String)>,
+    uniques: Vec<Stated>,
+    checks: Vec<Constraint>,
+}
+
+impl Parts {
+    fn add_column(
+        &mut self,
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        table: &str,
+        definition: &protobuf::ColumnDef,
+    ) -> Result<()> {
+        if self.columns.iter().any(|known| known.name == definition.colname) {
+            return Err(Error::new(
+                ErrorCode::DuplicateColumn,
+                format!("column \"{}\" specified more than once", definition.colname),
+            ));
+        }
+        let (column, constraints) = column_def(engine, catalog, table, definition, self.columns.len())?;
+        if let Some(given) = constraints.primary_key {
+            self.set_key(table, vec![column.name.clone()], given)?;
+        }
+        self.uniques.extend(constraints.uniques);
+        self.checks.extend(constraints.checks);
+        self.columns.push(column);
+        Ok(())
+    }
+
+    /// A constraint among the columns.
+    fn add_constraint(&mut self, table: &str, constraint: &Constraint) -> Result<()> {
+        match constraint_kind(constraint.contype) {
+            ConstrType::ConstrPrimary if constraint.deferrable || constraint.initdeferred => {
+                Err(Error::unsupported("deferrable constraints are not supported"))
+            }
+            ConstrType::ConstrPrimary => {
+                let names = constraint.keys.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
+                self.set_key(table, names, constraint.conname.clone())
+            }
+            _ => self.add_unique_or_check(constraint),
+        }
+    }
+
+    fn add_unique_or_check(&mut self, constraint: &Constraint) -> Result<()> {
+        match constraint_kind(constraint.contype) {
+            ConstrType::ConstrUnique => self.uniques.push(unique::stated(constraint, None)?),
+            ConstrType::ConstrCheck => self.checks.push(constraint.clone()),
+            other => return Err(unsupported_constraint(other)),
+        }
+        Ok(())
+    }
+
+    fn set_key(&mut self, table: &str, names: Vec<String>, given: String) -> Result<()> {
+        if self.key.replace((names, given)).is_some() {
+            return Err(Error::new(
+                ErrorCode::InvalidTableDefinition,
+                format!("multiple primary keys for table \"{table}\" are not allowed"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The ordinals of the columns that a primary key names.
+fn key_ordinals(columns: &[ColumnDef], names: &[String]) -> Result<Vec<usize>> {
+    let mut ordinals = Vec::new();
     for column in names {
-        let ordinal = columns.iter().position(|known| known.name == column).ok_or_else(|| {
+        let ordinal = columns.iter().position(|known| known.name == *column).ok_or_else(|| {
             Error::new(ErrorCode::UndefinedColumn, format!("column \"{column}\" named in key does not exist"))
         })?;
         if ordinals.contains(&ordinal) {
@@ -127,11 +166,7 @@ pub(super) fn table(
         }
         ordinals.push(ordinal);
     }
-    let options = options::table(&statement.options)?;
-    let schema = finish(id, name, columns, ordinals, options.partition_by.as_deref())?;
-    let mut schema = TableSchema { key_name, life: options.life, ..schema };
-    check::of_table(engine, catalog, &mut schema, &checks)?;
-    Ok((schema, uniques))
+    Ok(ordinals)
 }
 
 /// Completes a shape: key columns are NOT NULL, and a table without a key gets a hidden one.

@@ -11,7 +11,7 @@ use super::{Done, alter, named_sequence};
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sequences;
 use crate::sql_types::string_of;
 use crate::transaction::Transaction;
@@ -91,7 +91,7 @@ pub(super) async fn before_tables(
     engine: &Engine,
     transaction: &mut Transaction,
     (names, behavior): (&[String], i32),
-    means: &Means,
+    resources: &StatementResources,
     done: &mut Done,
 ) -> Result<()> {
     let state = transaction.catalog(engine.catalog());
@@ -122,7 +122,7 @@ pub(super) async fn before_tables(
             missing_ok: false,
         };
         // As in a block: it is done when the tables are dropped, or not at all.
-        Box::pin(alter::alter(engine, transaction, &statement, true, means)).await?;
+        Box::pin(alter::alter(engine, transaction, &statement, true, resources)).await?;
         let message = format!("drop cascades to {}", one.what());
         done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, message));
     }

@@ -14,7 +14,7 @@ use pg_query::protobuf::Constraint;
 use super::{copy_rows, definition, index, key_name, put_region};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Transaction;
@@ -30,7 +30,7 @@ pub(super) async fn add(
     region: &Arc<Region>,
     constraint: &Constraint,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<()> {
     let before = region.schema();
     check(region, &before, constraint, in_block)?;
@@ -51,7 +51,7 @@ pub(super) async fn add(
         keyed.add_index(index);
         keyed.complete_index(index);
     }
-    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), means).await;
+    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), resources).await;
     copied.map_err(|error| does_not_fit(error, &name, &key))?;
     // As it is when this is committed: others may say something of the table, or give it a sequence, until then.
     engine.catalog().inherit(transaction.draft(engine.catalog()), region.id(), keyed.id());

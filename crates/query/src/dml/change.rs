@@ -1,4 +1,4 @@
-//! UPDATE and DELETE: the query that finds the rows and computes what becomes of them.
+//! Plans UPDATE and DELETE: the query that finds the rows and computes their new values.
 //!
 //! Called by `statement` for tables in memory, and by `shard_change` for sharded ones. Runs nothing: `run` does.
 

@@ -1,5 +1,5 @@
-//! ON CONFLICT: what happens to the existing row that has the key or the unique values of a proposed one. `arbiters`
-//! says which values count.
+//! Plans ON CONFLICT: what happens to an existing row with the key or the unique values of a proposed one. `arbiters`
+//! decides which keys and unique indexes are checked.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -97,24 +97,7 @@ impl Builder<'_> {
         let row = self.engine_schema();
         let existing = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
         let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
-        let mut split = Vec::new();
-        for Assignment { target, value } in split_assignments(update.assignments)? {
-            let ordinal = assigned_column(self.schema, &target, &value)?;
-            if self.schema.key.contains(&ordinal) {
-                let column = &self.schema.columns[ordinal];
-                // The key of the row that is met is the proposed one already; and what it is may be set anew.
-                if is_own(&value, column, alias) || is_of_key && is_same_key(&value, column) {
-                    continue;
-                }
-                return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
-            }
-            let value = if is_default(&value) { default_of(&self.schema.columns[ordinal])? } else { value };
-            // Alone, a parameter is of the column's type.
-            if let Some(number) = key_plan::parameter(&value) {
-                self.know_parameter(number, self.schema.columns[ordinal].sql_type);
-            }
-            split.push((ordinal, value));
-        }
+        let mut split = self.split_values(update.assignments, is_of_key, alias)?;
         let mut met = Vec::new();
         for value in split.iter().map(|(_, value)| value).chain(&update.selection) {
             self.met_parameters(value, &mut met);
@@ -123,19 +106,7 @@ impl Builder<'_> {
         split.iter_mut().for_each(|(_, value)| read.replace_in(value));
         let mut selection = update.selection;
         selection.iter_mut().for_each(|selection| read.replace_in(selection));
-        let mut parameters = Vec::new();
-        for number in read.numbers {
-            let known = self.parameter_types.get(number).copied().flatten();
-            let declared = self.declared.get(number).and_then(|oid| SqlType::from_oid(*oid));
-            let beside = met.iter().find(|(met, _)| *met == number).map(|(_, sql_type)| *sql_type);
-            let sql_type = known.or(declared).or(beside).ok_or_else(|| {
-                let message = format!("could not determine data type of parameter ${}", number + 1);
-                Error::new(ErrorCode::IndeterminateDatatype, message)
-                    .with_hint(format!("Cast it: ${}::integer.", number + 1))
-            })?;
-            self.know_parameter(number, sql_type);
-            parameters.push((number, sql_type));
-        }
+        let parameters = self.types_of_parameters(&read.numbers, &met)?;
         let both = existing.join(&excluded).map_err(from_datafusion)?;
         let both = both.join(&parameter_schema(&parameters)?).map_err(from_datafusion)?;
         let planner = Planner::new(self.engine, self.catalog);
@@ -154,6 +125,52 @@ impl Builder<'_> {
             None => None,
         };
         Ok(Conflict::Update { assignments, filter, parameters })
+    }
+
+    /// The values that DO UPDATE assigns, each with the ordinal of its column.
+    fn split_values(
+        &mut self,
+        assignments: Vec<Assignment>,
+        is_of_key: bool,
+        alias: &str,
+    ) -> Result<Vec<(usize, Expr)>> {
+        let mut split = Vec::new();
+        for Assignment { target, value } in split_assignments(assignments)? {
+            let ordinal = assigned_column(self.schema, &target, &value)?;
+            if self.schema.key.contains(&ordinal) {
+                let column = &self.schema.columns[ordinal];
+                // The key of the row that is met is the proposed one already; and what it is may be set anew.
+                if is_own(&value, column, alias) || is_of_key && is_same_key(&value, column) {
+                    continue;
+                }
+                return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
+            }
+            let value = if is_default(&value) { default_of(&self.schema.columns[ordinal])? } else { value };
+            // Alone, a parameter is of the column's type.
+            if let Some(number) = key_plan::parameter(&value) {
+                self.know_parameter(number, self.schema.columns[ordinal].sql_type);
+            }
+            split.push((ordinal, value));
+        }
+        Ok(split)
+    }
+
+    /// The types of the parameters with these numbers: known, declared, or in `met`, which has the types of columns beside them.
+    fn types_of_parameters(&mut self, numbers: &[usize], met: &[(usize, SqlType)]) -> Result<Vec<(usize, SqlType)>> {
+        let mut parameters = Vec::new();
+        for &number in numbers {
+            let known = self.parameter_types.get(number).copied().flatten();
+            let declared = self.declared.get(number).and_then(|oid| SqlType::from_oid(*oid));
+            let beside = met.iter().find(|(beside, _)| *beside == number).map(|(_, sql_type)| *sql_type);
+            let sql_type = known.or(declared).or(beside).ok_or_else(|| {
+                let message = format!("could not determine data type of parameter ${}", number + 1);
+                Error::new(ErrorCode::IndeterminateDatatype, message)
+                    .with_hint(format!("Cast it: ${}::integer.", number + 1))
+            })?;
+            self.know_parameter(number, sql_type);
+            parameters.push((number, sql_type));
+        }
+        Ok(parameters)
     }
 
     /// The parameters that are cast, with the type that they are cast to; and those on one side of an operator, or among the arguments of

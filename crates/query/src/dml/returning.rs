@@ -1,7 +1,7 @@
-//! RETURNING: what comes back of the rows that were changed.
+//! Plans RETURNING: how its values are computed from the rows that were changed.
 //!
-//! Plain columns of the target are read from the rows. Of UPDATE and DELETE, everything else is computed by the query that
-//! finds the rows, where the columns of other tables are at hand; of INSERT, by a query over the rows once they are
+//! Plain columns of the target are read from the rows. Everything else is computed, for UPDATE and DELETE, by the query that
+//! finds the rows, which has the columns of other tables; for INSERT, by a query over the rows once they are
 //! known. Both see parameters, subqueries and the statement's WITH, and tables as they were before the statement.
 
 use std::ops::ControlFlow;

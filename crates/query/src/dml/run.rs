@@ -19,7 +19,7 @@ use crate::catalog::CatalogState;
 use crate::copy::CopyPlan;
 use crate::engine::Engine;
 use crate::key_plan::not_null;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::statement::Kind;
 use crate::transaction::Transaction;
@@ -50,7 +50,7 @@ pub struct Run<'a> {
     /// `$1`, `$2`, ...
     pub parameters: &'a [Value],
     /// What it may take.
-    pub means: &'a Means,
+    pub resources: &'a StatementResources,
 }
 
 impl Run<'_> {
@@ -105,7 +105,7 @@ impl Run<'_> {
         self.transaction.check_values(&plan.region)?;
         // Of one row RETURNING tells the same after the row as after the statement.
         let _expecting = sink.has_several().then_some(expecting);
-        sink.finish(self.engine, self.parameters, view, self.means).await
+        sink.finish(self.engine, self.parameters, view, self.resources).await
     }
 
     /// UPDATE
@@ -182,7 +182,7 @@ impl Run<'_> {
             catalog: self.catalog,
             transaction: &mut *self.transaction,
             parameters,
-            means: self.means,
+            resources: self.resources,
         }
     }
 
@@ -201,12 +201,12 @@ impl Run<'_> {
         snapshot: Snapshot,
     ) -> Result<datafusion::execution::SendableRecordBatchStream> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.stream(self.engine, self.parameters, view, self.means).await
+        select.stream(self.engine, self.parameters, view, self.resources).await
     }
 
     async fn collect(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<Vec<RecordBatch>> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.collect(self.engine, self.parameters, view, self.means).await
+        select.collect(self.engine, self.parameters, view, self.resources).await
     }
 
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {

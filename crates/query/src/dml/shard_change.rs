@@ -59,12 +59,12 @@ use super::{Outputs, Returning};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::sharded::ddl::physical;
 use crate::sharded::{ShardedTable, VERSION_TYPE, version};
 
-/// See the module.
+/// A planned UPDATE or DELETE of rows that the engine finds and shards change; see the module.
 pub struct ShardChangePlan {
     /// The table.
     pub table: Arc<ShardedTable>,
@@ -72,11 +72,11 @@ pub struct ShardChangePlan {
     pub parameter_types: Vec<SqlType>,
     verb: Verb,
     found: Finding,
-    /// Whether a row may be another shard's afterwards.
+    /// Whether a row may move to another shard.
     moves: bool,
-    /// Whether a row may have another primary key afterwards.
+    /// Whether a row may get another primary key.
     changes_key: bool,
-    /// Whether it has a condition.
+    /// Whether the statement has a WHERE clause.
     is_conditional: bool,
     zone: Zone,
 }
@@ -87,19 +87,19 @@ enum Verb {
     Delete,
 }
 
-/// What shards are told, all of them the one before any of them the next.
+/// The steps of a change. All shards complete one step before any of them begins the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Rows leave.
+    /// Deletes rows, among them those that move to another shard.
     Delete,
-    /// Rows change where they are.
+    /// Updates rows in place.
     Update,
-    /// Rows come that have left another shard.
+    /// Inserts rows that have left another shard.
     Insert,
 }
 
 impl Step {
-    /// In their order.
+    /// All steps, in order.
     pub const ALL: [Self; 3] = [Self::Delete, Self::Update, Self::Insert];
 }
 
@@ -107,7 +107,7 @@ impl ShardChangePlan {
     /// Plans the statement.
     ///
     /// # Errors
-    /// What names and types find; 0A000 where a shard could not be told which row is meant.
+    /// Errors of names and types; 0A000 if a shard could not identify the rows.
     pub(crate) fn new(
         engine: &Engine,
         catalog: &Arc<CatalogState>,
@@ -151,8 +151,8 @@ impl ShardChangePlan {
         Ok(Self { table, parameter_types, verb, found, moves, changes_key, is_conditional, zone })
     }
 
-    /// What is wrong with it where changes are to give the sharding key: it has no condition at all. What conditions say of keys of other
-    /// tables' rows nobody knows before these are read.
+    /// Checks a statement in a session that refuses changes without the sharding key. Only a statement without any condition is refused:
+    /// which keys a condition on other tables selects is not known before their rows are read.
     ///
     /// # Errors
     /// 21000
@@ -171,12 +171,12 @@ impl ShardChangePlan {
         &self.found.select
     }
 
-    /// What comes back of them.
+    /// The RETURNING clause.
     pub fn returning(&self) -> Option<&Returning> {
         self.found.returning.as_ref()
     }
 
-    /// The first word of the statement.
+    /// The statement's first word.
     pub fn verb(&self) -> &'static str {
         match self.verb {
             Verb::Update => "UPDATE",
@@ -184,7 +184,7 @@ impl ShardChangePlan {
         }
     }
 
-    /// What becomes of the rows, for EXPLAIN.
+    /// What happens to the rows, for EXPLAIN.
     pub fn describe(&self) -> String {
         let what = match (self.verb, self.moves) {
             (Verb::Delete, _) => "deleted",
@@ -194,34 +194,34 @@ impl ShardChangePlan {
         format!("Route: engine, whose rows of {} are locked, and {what} by primary key", self.table.schema.name)
     }
 
-    /// Bytes that it holds, as estimated.
+    /// The estimated size of the plan in bytes.
     pub(crate) fn bytes(&self) -> Result<usize> {
         Ok(size_of::<Self>() + self.found.select.bytes()?)
     }
 
-    /// Finds the rows, and computes what becomes of them; beside those that were found before, which are locked. Must run on the
-    /// engine's pool.
+    /// Finds the rows and computes their new values, in addition to rows that were found before and are locked. Must run on the engine's
+    /// pool.
     ///
     /// # Errors
-    /// What evaluating and assigning find; 23502 and 22023 for a key that no shard takes; 53200 where there is no memory for them.
+    /// Errors of evaluation and assignment; 23502 and 22023 for a key that no shard takes; 53200 if the rows do not fit in memory.
     pub async fn find(
         &self,
         engine: &Engine,
         parameters: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
         before: Option<ChangedRows>,
     ) -> Result<ChangedRows> {
-        let mut rows = before.unwrap_or_else(|| ChangedRows::new(&means.runtime().memory_pool));
+        let mut rows = before.unwrap_or_else(|| ChangedRows::new(&resources.runtime().memory_pool));
         rows.begin();
-        let mut stream = self.found.select.stream(engine, parameters, view, means).await?;
+        let mut stream = self.found.select.stream(engine, parameters, view, resources).await?;
         while let Some(batch) = stream.next().await {
             self.take(&batch.map_err(from_datafusion)?, &mut rows)?;
         }
         Ok(rows)
     }
 
-    /// Rows that the query gives.
+    /// The rows that the query returns.
     fn take(&self, batch: &RecordBatch, rows: &mut ChangedRows) -> Result<()> {
         let reading = Reading::new(self, batch)?;
         for place in 0..batch.num_rows() {
@@ -246,17 +246,17 @@ impl ShardChangePlan {
         Ok(())
     }
 
-    /// Shards, by number, that rows leave for another one, or come to.
+    /// The numbers of the shards that rows move from or to.
     pub fn moving(&self, rows: &ChangedRows) -> BTreeSet<usize> {
         rows.present().filter(|row| row.target != row.shard).flat_map(|row| [row.shard, row.target]).collect()
     }
 
-    /// What keeps others from changing and locking rows of a shard's table, and lets them read it.
+    /// The statement that keeps others from changing or locking rows of a shard's table, but not from reading them.
     pub fn closing(&self, shard: &Shard) -> String {
         format!("LOCK TABLE {} IN EXCLUSIVE MODE", physical(shard))
     }
 
-    /// What locks rows that were read, and answers which version of each is locked: its number among them, and the version.
+    /// The statement that locks rows which were read. It returns each row's number in the batch, and the version that is locked.
     pub fn locking(&self, rows: &ChangedRows, batch: &Batch) -> String {
         // As PostgreSQL's own UPDATE, which lets others refer to the row as long as its key stays.
         let strength = match (self.verb, self.changes_key) {
@@ -275,10 +275,11 @@ impl ShardChangePlan {
         )
     }
 
-    /// Rows that shards are told about, in statements of one shard each, those of one shard in the order in which they were found.
+    /// Divides the rows of a step into batches, each for one statement on one shard. Rows of a shard stay in the order in which they were
+    /// found.
     ///
     /// # Errors
-    /// 54000 where what has to be in one statement is too long for one.
+    /// 54000 if rows that have to be in one statement are too long for it.
     pub fn batches(&self, step: Step, rows: &ChangedRows) -> Result<Vec<Batch>> {
         let is_move = |row: &Row| row.target != row.shard;
         let batches = match (step, self.verb) {
@@ -303,7 +304,7 @@ impl ShardChangePlan {
         Ok(batches)
     }
 
-    /// What a shard is sent about some rows.
+    /// The statement that a shard is sent for a batch of rows.
     pub fn text(&self, step: Step, shard: &Shard, rows: &ChangedRows, batch: &Batch) -> String {
         let table = physical(shard);
         let columns = &self.table.schema.columns;
@@ -354,12 +355,12 @@ impl ShardChangePlan {
         equal.collect::<Vec<String>>().join(" AND ")
     }
 
-    /// Whether rows of a step are rows of the statement: those that leave a shard for another are counted where they come.
+    /// Whether the rows of a step count for the command tag. A row that moves is counted when it is inserted.
     pub fn is_counted(&self, step: Step) -> bool {
         step != Step::Delete || self.verb == Verb::Delete
     }
 
-    /// Whether a shard has to carry out a step for each of its rows: half of a move would lose a row, and what comes back was computed here.
+    /// Whether a shard has to carry out a step for each of its rows: half of a move would lose a row, and RETURNING was computed here.
     pub fn is_exact(&self, step: Step) -> bool {
         let is_move = match step {
             Step::Delete => self.verb == Verb::Update,
@@ -369,7 +370,8 @@ impl ShardChangePlan {
         is_move || self.returning().is_some()
     }
 
-    /// Shards whose tables may do more than they are told, by number, and whether rows leave them or come: they are asked about it.
+    /// The numbers of the shards that must be asked whether their tables do more than they are told (triggers, foreign keys, generated
+    /// columns), and whether rows move from or to each.
     pub fn in_question(&self, rows: &ChangedRows) -> BTreeMap<usize, bool> {
         let mut shards = BTreeMap::new();
         for row in rows.settled() {
@@ -383,9 +385,9 @@ impl ShardChangePlan {
         shards
     }
 
-    /// Asks a shard what its table does besides: a reason a row. Where a row moves, no trigger may hear of a DELETE and an INSERT that
-    /// are none, no other table may follow the row that leaves, and it must have no column but those that go along. Where something
-    /// comes back, nothing there may change what was computed here.
+    /// The query that asks a shard what its table does in addition; each row of the result is a reason to refuse. If a row moves, no trigger
+    /// may fire for its DELETE and INSERT, no foreign key may refer to it, and the shard's table must have no other columns. If rows are
+    /// returned, nothing there may change the values that were computed here.
     pub fn question(&self, shard: &Shard, is_move: bool) -> String {
         let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let table = format!("{}::pg_catalog.regclass", literal(&physical(shard)));
@@ -416,7 +418,7 @@ impl ShardChangePlan {
         question
     }
 
-    /// 0A000 for what a shard has answered to it.
+    /// The error (0A000) for a reason that a shard has given.
     pub fn refusal(&self, shard: &Shard, is_move: bool, why: &str) -> Error {
         let (table, server) = (&self.table.schema.name, &shard.server);
         if is_move {
@@ -428,7 +430,7 @@ impl ShardChangePlan {
         Error::unsupported(message).with_hint("Read the rows by a statement of its own, in the same transaction.")
     }
 
-    /// 55000 for rows of a shard that the primary key does not tell apart: somebody has dropped it there who has not been here.
+    /// The error (55000) for rows of a shard with the same primary key: the constraint was dropped on the server itself.
     pub fn not_unique(&self, shard: &Shard) -> Error {
         let (table, server) = (&self.table.schema.name, &shard.server);
         let message = format!("shard \"{server}\" has rows of table \"{table}\" with one primary key");
@@ -436,12 +438,12 @@ impl ShardChangePlan {
             .with_hint("Where the key was dropped on the shard, drop it here as well.")
     }
 
-    /// Whether all copies of the table are told the same.
+    /// Whether the table is copied to all servers, which are then all sent the same.
     pub fn is_copied(&self) -> bool {
         self.table.routed.rule.placement() == Placement::Broadcast
     }
 
-    /// What the statement did, with so many rows.
+    /// The outcome of the statement, which has changed `count` rows.
     ///
     /// # Errors
     /// 53200

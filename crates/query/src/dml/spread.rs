@@ -35,7 +35,7 @@ use crate::columns::Column;
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
 use crate::key_plan::missing_parameter;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::sharded::{Names, ShardedTable};
 
@@ -49,38 +49,38 @@ pub(super) const WHOLE_BYTES_MAX: usize = 64 << 20;
 /// Rows that their order is given room for at a time.
 const ORDER_ROWS: usize = 500;
 
-/// See the module.
+/// A planned INSERT of rows that the engine computes and shards store; see the module.
 pub struct SpreadPlan {
     /// The table.
     pub table: Arc<ShardedTable>,
-    /// What comes back of the rows, as far as it is known here; the shards say the same or are not believed.
+    /// The columns of RETURNING, as far as they are known here. A shard that describes them differently is refused.
     pub returning: Option<Arc<[Column]>>,
     /// Types of the parameters.
     pub parameter_types: Vec<SqlType>,
     spread: Spread,
-    /// Ordinals of the columns that the source has.
+    /// Ordinals of the columns that the source has values for.
     targets: Vec<usize>,
     source: Source,
-    /// The column whose values are made here where a row has none.
+    /// The column whose missing values are generated here, and its generator.
     made: Option<(usize, Generator)>,
     zone: Zone,
-    /// Set when a shard has said that it takes what stands behind the rows.
+    /// Set when a shard has accepted the clauses behind VALUES.
     checked: OnceLock<()>,
 }
 
-/// Rows that one statement sends to one shard.
+/// The rows of one statement for one shard.
 pub struct Piece {
-    /// Which of the rule's shards; 0 where the table is not divided.
+    /// The number of the shard in the table's rule; 0 if the table is not divided.
     pub shard: usize,
     rows: String,
     count: usize,
 }
 
-/// The rows of an execution, and what they are charged with.
+/// The rows of one execution, with the charge for their memory.
 pub struct SpreadRows {
-    /// In the order of their shards, those of one shard in the order of their rows.
+    /// The pieces in the order of their shards; pieces of one shard are in the order of their rows.
     pub pieces: Vec<Piece>,
-    /// Of each row, in the order of the query, its piece; empty where nothing comes back.
+    /// The piece of each row, in the order of the query; empty without RETURNING.
     pub order: Vec<u32>,
     _memory: MemoryReservation,
 }
@@ -89,7 +89,7 @@ impl SpreadPlan {
     /// Plans the statement; `target` is what its ON CONFLICT names.
     ///
     /// # Errors
-    /// What names and types find; 0A000 where a value would have to be known here that is not, or where shards would differ.
+    /// Errors of names and types; 0A000 if a value that is needed here is unknown, or if shards would compute different values.
     pub(crate) fn new(
         engine: &Engine,
         catalog: &Arc<CatalogState>,
@@ -147,7 +147,7 @@ impl SpreadPlan {
         Ok(Self { table, returning, parameter_types, spread, targets, source, made, zone, checked })
     }
 
-    /// The query that finds the rows, where there is one.
+    /// The query that finds the rows, if there is one.
     pub fn select(&self) -> Option<&SelectPlan> {
         match &self.source {
             Source::Values { computed, .. } => computed.as_deref(),
@@ -155,7 +155,7 @@ impl SpreadPlan {
         }
     }
 
-    /// What makes keys for rows that leave them out; `None` where none does.
+    /// The generator of keys for rows without one, if the table has a generator.
     pub fn generator(&self) -> Option<Generator> {
         self.made.map(|(_, generator)| generator)
     }
@@ -174,17 +174,17 @@ impl SpreadPlan {
         format!("Route: engine, whose rows for {} are {rows}", self.table.schema.name)
     }
 
-    /// Whether a shard has yet to be asked whether it takes what stands behind the rows.
+    /// Whether no shard has accepted the clauses behind VALUES yet.
     pub fn is_unchecked(&self) -> bool {
         self.spread.has_tail() && self.checked.get().is_none()
     }
 
-    /// A shard takes it.
+    /// Notes that a shard has accepted these clauses.
     pub fn note_checked(&self) {
         let _ = self.checked.set(());
     }
 
-    /// Bytes that it holds, as estimated.
+    /// The estimated size of the plan in bytes.
     pub(crate) fn bytes(&self) -> Result<usize> {
         let cells: usize = match &self.source {
             Source::Values { rows, .. } => rows.iter().map(Vec::len).sum(),
@@ -194,10 +194,10 @@ impl SpreadPlan {
         Ok(size_of::<Self>() + self.spread.bytes() + 2 * cells * size_of::<Cell>() + select)
     }
 
-    /// What stands behind the rows, under these parameters. `charge` is asked before what it holds is allocated.
+    /// The text behind VALUES (ON CONFLICT, RETURNING) with these parameters. `charge` is called before memory is allocated for it.
     ///
     /// # Errors
-    /// 42P02 where one is missing; what `charge` says.
+    /// 42P02 if a parameter is missing; errors of `charge`.
     pub fn tail(&self, parameters: &[Value], mut charge: impl FnMut(usize) -> Result<()>) -> Result<String> {
         charge(self.spread.bytes())?;
         self.spread.tail(|number| {
@@ -214,12 +214,12 @@ impl SpreadPlan {
         })
     }
 
-    /// What a shard is sent with a piece of the rows.
+    /// The statement that sends a piece to its shard.
     pub fn text(&self, shard: &Shard, piece: &Piece, tail: &str) -> String {
         self.spread.text(shard, &self.columns(), &piece.rows, tail)
     }
 
-    /// The same with a row of defaults and without the values of parameters, to be asked about and never to be run.
+    /// The same statement with one row of defaults and without the values of parameters: it is described by a shard, and never run.
     ///
     /// # Errors
     /// 42P02 for a parameter without a type.
@@ -234,7 +234,7 @@ impl SpreadPlan {
         Ok(self.spread.text(shard, &columns, &row, &tail))
     }
 
-    /// Columns that shards are given values of.
+    /// The columns that shards are sent values for.
     fn columns(&self) -> Vec<usize> {
         let made = self.made.map(|(ordinal, _)| ordinal).filter(|ordinal| !self.targets.contains(ordinal));
         self.targets.iter().copied().chain(made).collect()
@@ -250,13 +250,15 @@ impl SpreadPlan {
         engine: &Engine,
         parameters: &[Value],
         view: Arc<ReadView>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<SpreadRows> {
-        let mut placing = Placing::new(self, means)?;
+        let mut placing = Placing::new(self, resources)?;
         match &self.source {
             Source::Values { rows, computed } => {
                 let computed = match computed {
-                    Some(select) => Some(only_row(select, &select.collect(engine, parameters, view, means).await?)?),
+                    Some(select) => {
+                        Some(only_row(select, &select.collect(engine, parameters, view, resources).await?)?)
+                    }
                     None => None,
                 };
                 for cells in rows {
@@ -266,7 +268,7 @@ impl SpreadPlan {
             }
             Source::Query(select) => {
                 let output = select.schema();
-                let mut stream = select.stream(engine, parameters, view, means).await?;
+                let mut stream = select.stream(engine, parameters, view, resources).await?;
                 while let Some(batch) = stream.next().await {
                     placing.put_batch(&batch.map_err(from_datafusion)?, &output)?;
                 }
@@ -333,7 +335,7 @@ struct Placing<'p> {
 }
 
 impl<'p> Placing<'p> {
-    fn new(plan: &'p SpreadPlan, means: &Means) -> Result<Self> {
+    fn new(plan: &'p SpreadPlan, resources: &StatementResources) -> Result<Self> {
         let (fleet, rule) = (&plan.table.fleet, &plan.table.routed.rule);
         let made = plan.generator().map(|generator| fleet.keys(rule).map(|keys| (generator, keys))).transpose()?;
         Ok(Self {
@@ -344,7 +346,7 @@ impl<'p> Placing<'p> {
             order: Vec::new(),
             row: Vec::new(),
             scratch: Vec::new(),
-            memory: MemoryConsumer::new("INSERT, rows for shards").register(&means.runtime().memory_pool),
+            memory: MemoryConsumer::new("INSERT, rows for shards").register(&resources.runtime().memory_pool),
         })
     }
 

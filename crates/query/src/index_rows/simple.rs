@@ -1,7 +1,7 @@
-//! Conditions that compare columns with constants or with each other, as [`Condition`]s: the store knows them of each row that is
-//! written, where computing one row by the engine takes some 20 us.
+//! Conditions that compare columns with constants or with each other, as [`Condition`]s: the store evaluates them by itself for each
+//! row that is written, whereas the engine takes some 20 us for a row.
 //!
-//! Called when a condition is planned. What is not listed here is `None`, and stays an expression of the engine.
+//! Called when a condition is planned. A condition of any other form gives `None`, and stays an expression of the engine.
 
 use ashlar_base::{ColumnId, Comparison, Condition, Operand, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::{sql_type_of, to_arrow_type};

@@ -1,4 +1,4 @@
-//! The locking clause: what it says, where PostgreSQL refuses it, and which tables it means.
+//! The locking clause: its strength and policy, the tables it refers to, and the queries in which PostgreSQL refuses it.
 //!
 //! Called by the planner of queries that lock. The refusals have PostgreSQL's words.
 

@@ -68,7 +68,7 @@ impl Run<'_> {
             }
             None => &plan.select,
         };
-        let mut stream = select.stream(self.engine, self.parameters, view, self.means).await?;
+        let mut stream = select.stream(self.engine, self.parameters, view, self.resources).await?;
         let mut locked = 0;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(from_datafusion)?;

@@ -31,10 +31,10 @@ async fn run(engine: &Engine, sql: &str) -> (Vec<String>, String) {
     let Kind::Select(plan) = testing::plan(engine, sql).kind else { panic!("{sql} is a query") };
     let transaction = testing::transaction();
     let view = transaction.view(engine.store().snapshot(), &engine.catalog().current());
-    let means = engine.means(transaction.time, None);
-    let physical = plan.physical(engine, &[], &means, &view).await.unwrap();
+    let resources = engine.resources(transaction.time, None);
+    let physical = plan.physical(engine, &[], &resources, &view).await.unwrap();
     let shown = DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string();
-    let stream = execute_stream(physical, engine.task_context(view, &means)).unwrap();
+    let stream = execute_stream(physical, engine.task_context(view, &resources)).unwrap();
     let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
     let mut rows = Vec::new();
     for batch in &batches {

@@ -1,5 +1,5 @@
-//! `_expires_at`, the system column of every table in memory: when a row ends, NULL where it does not. A star does not
-//! show it, as it does not show PostgreSQL's `xmin`.
+//! `_expires_at`, the system column of every table in memory: when a row expires, NULL if it does not. A star does not
+//! include it, as PostgreSQL's does not include `xmin`.
 //!
 //! Tables have the column in statements that name it, and there every star over a table leaves it out. Called by the
 //! planner before anything else.

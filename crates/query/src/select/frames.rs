@@ -1,7 +1,7 @@
-//! Offsets of window frames that are said by constant expressions: `ROWS 1 + 1 PRECEDING`, `RANGE interval '1 day' * 2 PRECEDING`. The engine
-//! takes numbers and intervals as they are written only, so each is computed here and written in its place.
+//! Offsets of window frames that are constant expressions: `ROWS 1 + 1 PRECEDING`, `RANGE interval '1 day' * 2 PRECEDING`. The engine
+//! takes literal numbers and intervals only, so each expression is computed here and replaced by its value.
 //!
-//! Called before the other passes over a query. What a parameter or a subquery says is refused: a plan holds its frames.
+//! Called before the other passes over a query. Parameters and subqueries are refused, because frames are part of a plan.
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,7 @@
-//! GROUPING SETS, ROLLUP and CUBE of expressions, as those of columns that a projection beneath computes.
+//! Turns GROUPING SETS, ROLLUP and CUBE of expressions into those of columns, which a projection beneath computes.
 //!
-//! Runs over a plan as the SQL planner made it. What stands above an aggregation finds a group by the name that the engine made of its
-//! expression; rules that give an expression PostgreSQL's meaning keep that name for an output, but not within a grouping set.
+//! Runs over a plan as the SQL planner made it. Nodes above an aggregation refer to a grouping expression by the name that the engine
+//! made from it; rules that give an expression PostgreSQL's meaning keep that name for an output, but not within a grouping set.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! `USING` and `NATURAL`: which columns are merged, where they stand, and what a merged column is worth.
+//! `USING` and `NATURAL`: which columns are merged, their positions, and the value of a merged column.
 //!
-//! PostgreSQL puts merged columns first; of an outer join it takes the side that is always there, of a full join
-//! whichever is. The joins are spelled out here, with every column named, before DataFusion plans them.
+//! PostgreSQL puts merged columns first. Their value is, in an outer join, that of the side that is always present; in a full
+//! join, that of either side that is present. The joins are spelled out here, with every column named, before DataFusion plans them.
 
 use std::ops::ControlFlow;
 

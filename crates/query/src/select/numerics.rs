@@ -1,9 +1,9 @@
-//! Casts to `numeric` without a precision. PostgreSQL gives each value its own digits; here the type of an expression says
-//! how many there are.
+//! Casts to `numeric` without a precision. In PostgreSQL each value has its own number of digits; here the type of the expression
+//! decides it.
 //!
-//! [`settle_cast`] is called for each expression of a statement that was parsed, [`settle`] for a plan as the SQL planner made
-//! it. A constant says its digits; a parameter has as many as parameters have, and one with more is refused when it is bound;
-//! of what is computed the function of `ashlar_functions::bare_numeric` says them.
+//! [`settle_cast`] is called for each expression of a parsed statement, [`settle`] for a plan as the SQL planner made it. A constant
+//! gets the digits that it is written with; all parameters have the same number of digits, and a value with more is refused when it is
+//! bound; for a computed value the function of `ashlar_functions::bare_numeric` decides.
 
 use ashlar_base::SqlType;
 use ashlar_functions::bare_numeric;

@@ -1,4 +1,4 @@
-//! Parameters that stand where a function wants a number or a boolean: a cast around each says which.
+//! Parameters as arguments of functions that take a number or a boolean: puts a cast with the type around each.
 //!
 //! Called before the other passes over a query. The engine asks these functions for their types before the types of
 //! parameters are known, and finds none for an argument without a type. A type that the client has declared stays.

@@ -115,6 +115,147 @@ fn symmetric(value: &Expr, low: &Expr, high: &Expr, negated: bool) -> Expr {
     }))
 }
 
+impl Rewrite {
+    /// Refuses an empty array without a type (42P18), and notes whether the next array is cast.
+    fn check_array(&mut self, expr: &Expr) -> ControlFlow<Error> {
+        let is_typed = std::mem::take(&mut self.is_cast_array);
+        self.is_cast_array = match expr {
+            Expr::Cast { expr: inner, .. } => matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
+            Expr::Nested(inner) => is_typed && matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
+            _ => false,
+        };
+        if let Expr::Array(array) = expr
+            && array.elem.is_empty()
+            && !is_typed
+        {
+            let message = "cannot determine type of empty array";
+            return ControlFlow::Break(
+                Error::new(ErrorCode::IndeterminateDatatype, message)
+                    .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."),
+            );
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// LIKE, ILIKE and SIMILAR TO.
+    fn pattern(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::SimilarTo { expr: text, pattern, escape_char, negated } => {
+                let similar = patterns::escape(escape_char.as_ref()).and_then(|escape| {
+                    Ok(Some(match escape {
+                        patterns::Escape::Backslash => patterns::similar(text, pattern, Some('\\'), *negated)?,
+                        patterns::Escape::Of(escape) => patterns::similar(text, pattern, escape, *negated)?,
+                        patterns::Escape::Null => no_answer(),
+                    }))
+                });
+                replace(expr, similar)
+            }
+            Expr::Like { escape_char: None, .. } | Expr::ILike { escape_char: None, .. } => {
+                let said = likes::quantified(expr, &mut self.copies);
+                replace(expr, said)
+            }
+            Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
+                flow(plain_like(expr))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Tests for NULL, for being distinct, and IN: operands may be rows.
+    fn test(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::IsNull(inner) => {
+                let test = rows::is_null(inner, false);
+                replace(expr, test)
+            }
+            Expr::IsNotNull(inner) => {
+                let test = rows::is_null(inner, true);
+                replace(expr, test)
+            }
+            Expr::IsDistinctFrom(left, right) => {
+                let test = rows::is_distinct(left, right, false);
+                replace(expr, test)
+            }
+            Expr::IsNotDistinctFrom(left, right) => {
+                let test = rows::is_distinct(left, right, true);
+                replace(expr, test)
+            }
+            Expr::InList { expr: row, list, negated } => {
+                let test = rows::is_in(row, list, *negated, &mut self.copies);
+                replace(expr, test)
+            }
+            Expr::InSubquery { .. } => {
+                let test = row_subqueries::value(expr, &mut self.copies);
+                replace(expr, test)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// ANY and ALL, over subqueries and arrays.
+    fn quantified(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } if holds_subquery(right) => {
+                let test = row_subqueries::value(expr, &mut self.copies);
+                replace(expr, test)
+            }
+            Expr::AnyOp { left, compare_op, right, .. } => {
+                let test = operators::quantified(left, compare_op, right, false).map(Some);
+                replace(expr, test)
+            }
+            Expr::AllOp { left, compare_op, right } => {
+                let test = operators::quantified(left, compare_op, right, true).map(Some);
+                replace(expr, test)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// BETWEEN SYMMETRIC.
+    fn between(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Between { expr: value, low, high, negated } = expr
+            && take_mark(low)
+        {
+            let copied = nodes_of(&**value) + nodes_of(&**low) + nodes_of(&**high);
+            flow(self.copies.take(copied))?;
+            *expr = symmetric(value, low, high, *negated);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Operators with one operand or two.
+    fn operator(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        match expr {
+            Expr::UnaryOp { op, expr: inner } if operators::unary(*op, inner).is_some() => {
+                if let Some(replaced) = operators::unary(*op, inner) {
+                    *expr = replaced;
+                }
+                ControlFlow::Continue(())
+            }
+            Expr::BinaryOp { left, op: op @ (BinaryOperator::PGStartsWith | BinaryOperator::PGOverlap), right } => {
+                let name = if *op == BinaryOperator::PGOverlap { "&&" } else { "starts_with" };
+                *expr = call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
+                ControlFlow::Continue(())
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let test = rows::compare(left, op, right, &mut self.copies);
+                replace(expr, test)
+            }
+            // The sign of a number binds tighter than its power.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if matches!(inner.as_ref(), Expr::BinaryOp { op: BinaryOperator::PGExp, .. }) =>
+            {
+                if let Expr::BinaryOp { left, op, right } = inner.as_ref().clone() {
+                    let left = Box::new(Expr::UnaryOp { op: UnaryOperator::Minus, expr: left });
+                    *expr = Expr::BinaryOp { left, op, right };
+                }
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
 impl VisitorMut for Rewrite {
     type Break = Error;
 
@@ -177,22 +318,7 @@ impl VisitorMut for Rewrite {
         lowering::expression(expr, &mut self.copies)?;
         numerics::settle_cast(expr);
         settle_char(expr);
-        let is_typed = std::mem::take(&mut self.is_cast_array);
-        self.is_cast_array = match expr {
-            Expr::Cast { expr: inner, .. } => matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
-            Expr::Nested(inner) => is_typed && matches!(inner.as_ref(), Expr::Array(_) | Expr::Nested(_)),
-            _ => false,
-        };
-        if let Expr::Array(array) = expr
-            && array.elem.is_empty()
-            && !is_typed
-        {
-            let message = "cannot determine type of empty array";
-            return ControlFlow::Break(
-                Error::new(ErrorCode::IndeterminateDatatype, message)
-                    .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."),
-            );
-        }
+        self.check_array(expr)?;
         if let Expr::Function(function) = expr {
             if let FunctionArguments::List(list) = &mut function.args {
                 without_nulls(&function.name, &mut list.args);
@@ -200,98 +326,22 @@ impl VisitorMut for Rewrite {
             flow(self.windows.resolve(&mut function.over, &mut self.copies))?;
         }
         match expr {
-            Expr::SimilarTo { expr: text, pattern, escape_char, negated } => {
-                let similar = patterns::escape(escape_char.as_ref()).and_then(|escape| {
-                    Ok(Some(match escape {
-                        patterns::Escape::Backslash => patterns::similar(text, pattern, Some('\\'), *negated)?,
-                        patterns::Escape::Of(escape) => patterns::similar(text, pattern, escape, *negated)?,
-                        patterns::Escape::Null => no_answer(),
-                    }))
-                });
-                replace(expr, similar)
-            }
-            Expr::Like { escape_char: None, .. } | Expr::ILike { escape_char: None, .. } => {
-                let said = likes::quantified(expr, &mut self.copies);
-                replace(expr, said)
-            }
-            Expr::Like { escape_char: Some(_), .. } | Expr::ILike { escape_char: Some(_), .. } => {
-                flow(plain_like(expr))
-            }
-            Expr::IsNull(inner) => {
-                let test = rows::is_null(inner, false);
-                replace(expr, test)
-            }
-            Expr::IsNotNull(inner) => {
-                let test = rows::is_null(inner, true);
-                replace(expr, test)
-            }
-            Expr::IsDistinctFrom(left, right) => {
-                let test = rows::is_distinct(left, right, false);
-                replace(expr, test)
-            }
-            Expr::IsNotDistinctFrom(left, right) => {
-                let test = rows::is_distinct(left, right, true);
-                replace(expr, test)
-            }
-            Expr::InList { expr: row, list, negated } => {
-                let test = rows::is_in(row, list, *negated, &mut self.copies);
-                replace(expr, test)
-            }
-            Expr::InSubquery { .. } => {
-                let test = row_subqueries::value(expr, &mut self.copies);
-                replace(expr, test)
-            }
-            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } if holds_subquery(right) => {
-                let test = row_subqueries::value(expr, &mut self.copies);
-                replace(expr, test)
-            }
-            Expr::Between { expr: value, low, high, negated } => {
-                if take_mark(low) {
-                    let copied = nodes_of(&**value) + nodes_of(&**low) + nodes_of(&**high);
-                    flow(self.copies.take(copied))?;
-                    *expr = symmetric(value, low, high, *negated);
-                }
-                ControlFlow::Continue(())
-            }
+            Expr::SimilarTo { .. } | Expr::Like { .. } | Expr::ILike { .. } => self.pattern(expr),
+            Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsDistinctFrom(..)
+            | Expr::IsNotDistinctFrom(..)
+            | Expr::InList { .. }
+            | Expr::InSubquery { .. } => self.test(expr),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => self.quantified(expr),
+            Expr::Between { .. } => self.between(expr),
+            Expr::UnaryOp { .. } | Expr::BinaryOp { .. } => self.operator(expr),
             Expr::Function(function) if is_row(function) => refuse("a row as a value"),
-            Expr::AnyOp { left, compare_op, right, .. } => {
-                let test = operators::quantified(left, compare_op, right, false).map(Some);
-                replace(expr, test)
-            }
-            Expr::AllOp { left, compare_op, right } => {
-                let test = operators::quantified(left, compare_op, right, true).map(Some);
-                replace(expr, test)
-            }
-            Expr::UnaryOp { op, expr: inner } if operators::unary(*op, inner).is_some() => {
-                if let Some(replaced) = operators::unary(*op, inner) {
-                    *expr = replaced;
-                }
-                ControlFlow::Continue(())
-            }
-            Expr::BinaryOp { left, op: op @ (BinaryOperator::PGStartsWith | BinaryOperator::PGOverlap), right } => {
-                let name = if *op == BinaryOperator::PGOverlap { "&&" } else { "starts_with" };
-                *expr = call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
-                ControlFlow::Continue(())
-            }
             Expr::Cast { expr: inner, data_type, .. } if keeps_digits(data_type) => {
                 if let Expr::Value(value) = inner.as_mut()
                     && let Value::Number(digits, _) = &value.value
                 {
                     value.value = Value::SingleQuotedString(digits.clone());
-                }
-                ControlFlow::Continue(())
-            }
-            Expr::BinaryOp { left, op, right } => {
-                let test = rows::compare(left, op, right, &mut self.copies);
-                replace(expr, test)
-            }
-            // The sign of a number binds tighter than its power.
-            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
-                if matches!(inner.as_ref(), Expr::BinaryOp { op: BinaryOperator::PGExp, .. }) =>
-            {
-                if let Expr::BinaryOp { left, op, right } = inner.as_ref().clone() {
-                    let left = Box::new(Expr::UnaryOp { op: UnaryOperator::Minus, expr: left });
-                    *expr = Expr::BinaryOp { left, op, right };
                 }
                 ControlFlow::Continue(())
             }

@@ -48,87 +48,86 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
     while let Some(token) = tokens.get(number) {
         let (start, token_end) = range(token);
         let Some(word) = text.get(start..token_end) else { return Ok(Cow::Borrowed(text)) };
-        let before = number.checked_sub(1).and_then(|before| tokens.get(before));
-        let mut taken = token_end;
-        let replacement: Option<String> = match token.token() {
-            Token::Isnull => Some("IS NULL".to_owned()),
-            Token::Notnull => Some("IS NOT NULL".to_owned()),
-            Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
-            // PostgreSQL ends such operators before a sign: `a>-1` is `a > -1`, and `j->-1` is `j -> -1`.
-            _ if is_operator(word)
-                && tokens.get(number + 1).is_some_and(|next| {
-                    range(next).0 == token_end && matches!(next.token(), Token::Ascii43 | Token::Ascii45)
-                }) =>
-            {
-                Some(format!("{word} "))
-            }
-            // `trim(LEADING FROM x)` is of spaces, and so is `trim(FROM x)`.
-            Token::Leading | Token::Trailing | Token::Both
-                if tokens.get(number + 1).is_some_and(|next| next.token() == Token::From) =>
-            {
-                Some(format!("{word} ' '"))
-            }
-            Token::From
-                if number >= 2
-                    && tokens[number - 1].token() == Token::Ascii40
-                    && tokens[number - 2].token() == Token::Trim =>
-            {
-                Some("BOTH ' ' FROM".to_owned())
-            }
-            // `TABLE t` is a query; in no query is TABLE anything else.
-            Token::Table => Some("SELECT * FROM".to_owned()),
-            Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
-                Some(String::new())
-            }
-            // Whether it may be said is the planner's to know.
-            Token::Overriding => match (tokens.get(number + 1), tokens.get(number + 2)) {
-                (Some(system), Some(value))
-                    if matches!(system.token(), Token::SystemP | Token::User)
-                        && matches!(value.token(), Token::ValueP) =>
-                {
-                    taken = range(value).1;
-                    number += 2;
-                    Some(String::new())
-                }
-                _ => None,
-            },
-            // Which is what a window's frame does that says nothing of it.
-            Token::Exclude => match (tokens.get(number + 1), tokens.get(number + 2)) {
-                (Some(no), Some(others)) if no.token() == Token::No && others.token() == Token::Others => {
-                    taken = range(others).1;
-                    number += 2;
-                    Some(String::new())
-                }
-                _ => None,
-            },
-            Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
-            Token::Usconst | Token::Uident => {
-                let mut escape = '\\';
-                if let (Some(next), Some(of)) = (tokens.get(number + 1), tokens.get(number + 2))
-                    && matches!(next.token(), Token::Uescape)
-                {
-                    let (of_start, of_end) = range(of);
-                    escape =
-                        text.get(of_start..of_end).and_then(|of| of.trim_matches('\'').chars().next()).unwrap_or('\\');
-                    taken = of_end;
-                    number += 2;
-                }
-                Some(unicode(word, escape)?)
-            }
-            Token::Iconst | Token::Fconst if word.contains(['x', 'X', 'o', 'O', 'b', 'B', '_']) => {
-                Some(number_of(word)?)
-            }
-            _ => None,
-        };
-        if let Some(replacement) = replacement {
+        if let Some((replacement, behind)) = respelt(text, tokens, number, word)? {
             plain.push_str(&text[end..start]);
             plain.push_str(&replacement);
-            end = taken;
+            number += behind;
+            end = range(&tokens[number]).1;
         }
         number += 1;
     }
     plain.push_str(&text[end..]);
     Ok(Cow::Owned(plain))
+}
+
+/// The plain spelling of the token with this number, and how many tokens behind it belong to it; `None` if it is plain already.
+fn respelt(text: &str, tokens: &[ScanToken], number: usize, word: &str) -> Result<Option<(String, usize)>> {
+    let before = number.checked_sub(1).and_then(|before| tokens.get(before));
+    let mut behind = 0;
+    let replacement: Option<String> = match tokens[number].token() {
+        Token::Isnull => Some("IS NULL".to_owned()),
+        Token::Notnull => Some("IS NOT NULL".to_owned()),
+        Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
+        // PostgreSQL ends such operators before a sign: `a>-1` is `a > -1`, and `j->-1` is `j -> -1`.
+        _ if is_operator(word)
+            && tokens.get(number + 1).is_some_and(|next| {
+                range(next).0 == range(&tokens[number]).1 && matches!(next.token(), Token::Ascii43 | Token::Ascii45)
+            }) =>
+        {
+            Some(format!("{word} "))
+        }
+        // `trim(LEADING FROM x)` is of spaces, and so is `trim(FROM x)`.
+        Token::Leading | Token::Trailing | Token::Both
+            if tokens.get(number + 1).is_some_and(|next| next.token() == Token::From) =>
+        {
+            Some(format!("{word} ' '"))
+        }
+        Token::From
+            if number >= 2
+                && tokens[number - 1].token() == Token::Ascii40
+                && tokens[number - 2].token() == Token::Trim =>
+        {
+            Some("BOTH ' ' FROM".to_owned())
+        }
+        // `TABLE t` is a query; in no query is TABLE anything else.
+        Token::Table => Some("SELECT * FROM".to_owned()),
+        Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
+            Some(String::new())
+        }
+        // Whether it may be said is the planner's to know.
+        Token::Overriding => match (tokens.get(number + 1), tokens.get(number + 2)) {
+            (Some(system), Some(value))
+                if matches!(system.token(), Token::SystemP | Token::User) && matches!(value.token(), Token::ValueP) =>
+            {
+                behind = 2;
+                Some(String::new())
+            }
+            _ => None,
+        },
+        // Which is what a window's frame does that says nothing of it.
+        Token::Exclude => match (tokens.get(number + 1), tokens.get(number + 2)) {
+            (Some(no), Some(others)) if no.token() == Token::No && others.token() == Token::Others => {
+                behind = 2;
+                Some(String::new())
+            }
+            _ => None,
+        },
+        Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
+        Token::Usconst | Token::Uident => {
+            let mut escape = '\\';
+            if let (Some(next), Some(of)) = (tokens.get(number + 1), tokens.get(number + 2))
+                && matches!(next.token(), Token::Uescape)
+            {
+                let (start, end) = range(of);
+                escape = text.get(start..end).and_then(|of| of.trim_matches('\'').chars().next()).unwrap_or('\\');
+                behind = 2;
+            }
+            Some(unicode(word, escape)?)
+        }
+        Token::Iconst | Token::Fconst if word.contains(['x', 'X', 'o', 'O', 'b', 'B', '_']) => Some(number_of(word)?),
+        _ => None,
+    };
+    Ok(replacement.map(|replacement| (replacement, behind)))
 }
 
 /// The words before lists of groups: the last one of GROUPING SETS.

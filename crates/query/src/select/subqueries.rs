@@ -1,7 +1,7 @@
-//! Subqueries that stand where a value is wanted, and read columns of the query around them.
+//! Scalar subqueries that read columns of the query around them.
 //!
-//! Runs before analysis: such a subquery is said to give one row, or to fail, so that DataFusion can join it to the rows
-//! around it. What it cannot join is left to `per_row`, and so is what it would join with another meaning.
+//! Runs before analysis: marks such a subquery as returning one row or failing, so that DataFusion can join it to the rows
+//! around it. Subqueries that it cannot join, or would join with another meaning, are left to `per_row`.
 
 use std::sync::Arc;
 

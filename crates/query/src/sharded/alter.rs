@@ -20,12 +20,12 @@ use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, phy
 use super::dropped_keys::DroppedKeys;
 use super::maintain::{in_block_refused, on_shard};
 use super::rule::quoted;
-use super::stored_definition::{BETWEEN, KeptKey, KeptTable, changed, keep, kept_of};
+use super::stored_definition::{BETWEEN, StoredKey, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, attach, retyped};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// What a shard says of a constraint that it has already.
@@ -96,9 +96,13 @@ pub(super) fn truncate_text(statement: &TruncateStmt, names: &str) -> String {
 ///
 /// # Errors
 /// What a shard says; then no row is gone.
-pub(crate) async fn truncate(table: &ShardedTable, statement: &TruncateStmt, means: &Means) -> Result<Done> {
+pub(crate) async fn truncate(
+    table: &ShardedTable,
+    statement: &TruncateStmt,
+    resources: &StatementResources,
+) -> Result<Done> {
     let work = for_each_server(table, |shard| Ok(format!("{};", truncate_text(statement, &physical(shard)))))?;
-    let left = everywhere(&table.fleet, means, &work).await?;
+    let left = everywhere(&table.fleet, resources, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
@@ -112,7 +116,7 @@ pub(crate) async fn alter(
     table: &Arc<ShardedTable>,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
@@ -122,7 +126,7 @@ pub(crate) async fn alter(
     // One after the other: the second is to find the first's columns, or that there is nothing to do.
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let before = kept_of(fleet, name)?;
-    let now = KeptTable::read(name, &before)?;
+    let now = StoredTable::read(name, &before)?;
     let (cmds, notices) = Changes::of(table, &now, statement)?;
     let done = Done { notices, ..Done::tag("ALTER TABLE") };
     if cmds.is_empty() {
@@ -133,8 +137,8 @@ pub(crate) async fn alter(
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
     check_copies(table, &altered.schema)?;
-    retyped::check(table, &altered, &plain.cmds, means).await?;
-    let keys = DroppedKeys::of(table, &now, &plain.cmds, means).await?;
+    retyped::check(table, &altered, &plain.cmds, resources).await?;
+    let keys = DroppedKeys::of(table, &now, &plain.cmds, resources).await?;
     let mut work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
         sent.cmds = keys.at(shard, &plain.cmds);
@@ -151,14 +155,14 @@ pub(crate) async fn alter(
         let zone = format!("SET LOCAL TimeZone TO {};", quoted(&engine.zone().to_string()));
         work.iter_mut().for_each(|(_, text)| text.insert_str(0, &zone));
     }
-    let left = match everywhere(fleet, means, &work).await {
+    let left = match everywhere(fleet, resources, &work).await {
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT || is_of_key(&error, &plain.cmds) => {
-            let then = KeptTable::read(name, &text)?;
+            let then = StoredTable::read(name, &text)?;
             if error.sqlstate() != DUPLICATE_OBJECT && then.has_twins() {
                 return Err(error);
             }
-            attach::check(&altered, &then.made, means, false, &Extension::default()).await.map_err(|_| error)?;
+            attach::check(&altered, &then.made, resources, false, &Extension::default()).await.map_err(|_| error)?;
             Vec::new()
         }
         Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {
@@ -176,7 +180,7 @@ pub(crate) async fn alter(
 struct Changes<'a> {
     table: &'a ShardedTable,
     /// The table as it is.
-    now: &'a KeptTable,
+    now: &'a StoredTable,
     /// The columns after those commands.
     columns: Vec<&'a str>,
     /// The names of its constraints.
@@ -188,7 +192,7 @@ impl<'a> Changes<'a> {
     /// The commands in the order in which PostgreSQL runs them, without what is so already, and what is said of that.
     fn of(
         table: &'a ShardedTable,
-        now: &'a KeptTable,
+        now: &'a StoredTable,
         statement: &'a AlterTableStmt,
     ) -> Result<(Vec<Node>, Vec<Error>)> {
         if statement.objtype != ObjectType::ObjectTable as i32 {
@@ -311,13 +315,13 @@ impl<'a> Changes<'a> {
         }
         let own = &self.table.schema;
         // A primary key that was given no name has one that follows the table's where it is shown.
-        let is_shown = |key: &&KeptKey| key.is_primary && own.key_name == *name;
+        let is_shown = |key: &&StoredKey| key.is_primary && own.key_name == *name;
         let Some(key) = self.now.key(name).or_else(|| self.now.keys.iter().find(is_shown)) else {
             let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", own.name);
             return self.skip(command, Error::new(ErrorCode::UndefinedObject, message)).map(|_| None);
         };
         // Shards have made one of them where both came with the table, and two where one came later.
-        let is_twin = |other: &KeptKey| !other.is_primary && other.columns == key.columns;
+        let is_twin = |other: &StoredKey| !other.is_primary && other.columns == key.columns;
         if key.is_primary && self.now.keys.iter().any(is_twin) {
             let why = "a UNIQUE constraint has the columns of this primary key";
             return Err(Error::unsupported(format!("dropping constraint \"{name}\" is not supported: {why}"))
@@ -404,7 +408,7 @@ pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &st
     check_same(draft.state(), table)?;
     engine.catalog().put(&mut draft, &table.schema.name, None);
     // As it is read again at start.
-    let kept = KeptTable::read(name, text)?;
+    let kept = StoredTable::read(name, text)?;
     let defined = define_in(engine, &table.fleet, draft.state(), name, &kept.made, kept.keys)?;
     Ok(ShardedTable { comments: kept.comments, ..defined })
 }

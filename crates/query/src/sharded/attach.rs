@@ -1,9 +1,9 @@
-//! `CREATE TABLE ... USING sharded WITH (..., attach = true)`: tables that are there already, on every shard, become one. They are
-//! looked at and not touched.
+//! `CREATE TABLE ... USING sharded WITH (..., attach = true)`: tables that exist on every shard become one sharded table. They are
+//! read, but not changed.
 //!
-//! Each shard says itself how its table differs from the statement: it makes the statement's table for a moment, in a transaction
-//! that it rolls back, and compares the two in its catalog. Then the keys of all rows are read: each must be on the shard where
-//! the rule looks for it. `attach_check = false` leaves that out. DROP TABLE forgets such a table and leaves its rows where they are.
+//! Each shard itself reports how its table differs from the statement: it creates the statement's table in a transaction that is
+//! rolled back, and compares the two in its catalog. Then the keys of all rows are read: each must be on the shard where the rule
+//! looks for it. `attach_check = false` skips this check. DROP TABLE forgets such a table and leaves its rows in place.
 
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
@@ -19,7 +19,7 @@ use super::ShardedTable;
 use super::ddl::{physical, plain_statement};
 use super::rule::CONSTRAINT;
 use super::rule_constraints::{held_otherwise, holding};
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// The table that a shard makes for a moment.
@@ -92,7 +92,7 @@ fn quoted(text: &str) -> String {
 pub(super) async fn check(
     table: &ShardedTable,
     statement: &CreateStmt,
-    means: &Means,
+    resources: &StatementResources,
     rows: bool,
     extension: &Extension,
 ) -> Result<()> {
@@ -105,7 +105,7 @@ pub(super) async fn check(
     for (number, shard) in rule.shards().iter().enumerate() {
         let fleet = &table.fleet;
         let from = (fleet.pool_of_queries(), None);
-        let mut lease = fleet.lend(from, &shard.server, &means.role, &Settings::default()).await?;
+        let mut lease = fleet.lend(from, &shard.server, &resources.role, &Settings::default()).await?;
         let name = physical(shard);
         let there = texts(&mut lease, &format!("SELECT {}::text", to_regclass(&name))).await?;
         if !matches!(&there[..], [Some(_)]) {

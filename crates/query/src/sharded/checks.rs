@@ -9,7 +9,7 @@ use pg_query::protobuf::{ConstrType, Constraint, CreateStmt};
 use pg_query::{Node, NodeEnum};
 
 use super::rule::CONSTRAINT;
-use super::stored_definition::KeptTable;
+use super::stored_definition::StoredTable;
 use crate::ddl::free_name;
 
 /// Bytes of a name in PostgreSQL.
@@ -75,7 +75,7 @@ pub(super) struct Names<'t> {
 
 impl<'t> Names<'t> {
     /// Those of a table that is there.
-    pub(super) fn of(table: &'t str, now: &KeptTable) -> Self {
+    pub(super) fn of(table: &'t str, now: &StoredTable) -> Self {
         let named = constraints(&now.made).filter(|constraint| !constraint.conname.is_empty());
         let names = named.map(|constraint| &constraint.conname).chain(now.keys.iter().map(|key| &key.name));
         Self { table, taken: names.cloned().collect() }

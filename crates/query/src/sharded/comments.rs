@@ -17,7 +17,7 @@ use super::alter::{altering, make_known};
 use super::maintain::{in_block_refused, indexes};
 use super::rule::quoted;
 use super::sizes::Sizes;
-use super::stored_definition::{BETWEEN, KeptTable, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, kept_of};
 use crate::catalog::CatalogState;
 use crate::ddl::Done;
 use crate::engine::Engine;
@@ -151,7 +151,7 @@ pub(crate) async fn comment(
         attached: table.attached,
         fleet: Arc::clone(&table.fleet),
         sizes: Sizes::default(),
-        comments: KeptTable::read(name, &after)?.comments,
+        comments: StoredTable::read(name, &after)?.comments,
     };
     make_known(engine, commented, &before, &after)?;
     Ok(Done::tag("COMMENT"))
@@ -175,7 +175,7 @@ pub(crate) fn refuse_index(catalog: &CatalogState, name: &str) -> Result<()> {
 /// # Errors
 /// That one.
 pub(crate) fn refuse_constraint(table: &ShardedTable, name: &str, is_known: bool) -> Result<()> {
-    let kept = KeptTable::read(&table.schema.name, &kept_of(&table.fleet, &table.schema.name)?)?;
+    let kept = StoredTable::read(&table.schema.name, &kept_of(&table.fleet, &table.schema.name)?)?;
     if is_known || kept.has_constraint(name) {
         return Err(Error::unsupported("COMMENT on this constraint of a sharded table is not supported")
             .with_hint("Comment on its primary key, on the table or on a column."));

@@ -21,7 +21,7 @@ use super::ShardedTable;
 use super::ddl::at_shard;
 use super::maintain::on_shard;
 use super::rename::is_there;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// How long a shard may take to drop an index again that was made in vain: who waits for that is told of an error either way.
@@ -45,14 +45,14 @@ struct Step {
 ///
 /// # Errors
 /// 42P07 where a shard has something of its name; what a shard says. Then none has it, unless the detail says where it may be left.
-pub(super) async fn create(table: &ShardedTable, index: &IndexStmt, means: &Means) -> Result<()> {
+pub(super) async fn create(table: &ShardedTable, index: &IndexStmt, resources: &StatementResources) -> Result<()> {
     let mut steps = Vec::new();
     for shard in table.routed.rule.shards() {
         let mut sent = IndexStmt { concurrent: true, ..index.clone() };
         sent.idxname = on_shard(&index.idxname, table, shard)?;
         let name = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&sent.idxname));
         at_shard(&mut sent.relation, shard);
-        if is_there(table, shard, &name, means).await? {
+        if is_there(table, shard, &name, resources).await? {
             let error = Error::new(ErrorCode::DuplicateTable, format!("relation \"{}\" already exists", sent.idxname));
             let hint = format!("Drop it there, if it is what a killed server has left: {DROPPING} {name}.");
             return Err(error.with_hint(hint).with_context(format!("shard {}", shard.server)));
@@ -61,12 +61,12 @@ pub(super) async fn create(table: &ShardedTable, index: &IndexStmt, means: &Mean
         steps.push(Step { server: Arc::clone(&shard.server), index: name, text });
     }
     // Who asks to stop waits until it is known what has become of it.
-    let ending = means.ending();
+    let ending = resources.ending();
     for (number, step) in steps.iter().enumerate() {
-        if let Err(error) = run(&table.fleet, means, &step.server, &step.text, ending.asked()).await {
+        if let Err(error) = run(&table.fleet, resources, &step.server, &step.text, ending.asked()).await {
             // What failed leaves its index behind, which is not valid; what has its name is another one's.
             let count = number + usize::from(error.sqlstate() != DUPLICATE_TABLE);
-            return Err(undo(&table.fleet, means, &steps[..count], error).await);
+            return Err(undo(&table.fleet, resources, &steps[..count], error).await);
         }
     }
     Ok(())
@@ -76,23 +76,23 @@ pub(super) async fn create(table: &ShardedTable, index: &IndexStmt, means: &Mean
 ///
 /// # Errors
 /// What a shard says: then those before it have dropped it.
-pub(super) async fn drop_index(table: &ShardedTable, name: &str, means: &Means) -> Result<()> {
-    let ending = means.ending();
+pub(super) async fn drop_index(table: &ShardedTable, name: &str, resources: &StatementResources) -> Result<()> {
+    let ending = resources.ending();
     for shard in table.routed.rule.shards() {
         let index = quote_ident(&on_shard(name, table, shard)?);
         let text = format!("{DROPPING} {}.{index}", quote_ident(&shard.schema));
-        let dropped = run(&table.fleet, means, &shard.server, &text, ending.asked()).await;
+        let dropped = run(&table.fleet, resources, &shard.server, &text, ending.asked()).await;
         dropped.map_err(|error| error.with_hint("Drop it again: that goes on where this has ended."))?;
     }
     Ok(())
 }
 
 /// Drops again what was made in vain, as far as there is time for it; what is told then.
-async fn undo(fleet: &Arc<Fleet>, means: &Means, steps: &[Step], error: Error) -> Error {
+async fn undo(fleet: &Arc<Fleet>, resources: &StatementResources, steps: &[Step], error: Error) -> Error {
     let mut left: Vec<&str> = Vec::new();
     for step in steps {
         let text = format!("{DROPPING} {}", step.index);
-        let dropping = run(fleet, means, &step.server, &text, future::pending());
+        let dropping = run(fleet, resources, &step.server, &text, future::pending());
         if !matches!(tokio::time::timeout(UNDO_MAX, dropping).await, Ok(Ok(()))) && !left.contains(&&*step.server) {
             left.push(&step.server);
         }
@@ -106,7 +106,7 @@ async fn undo(fleet: &Arc<Fleet>, means: &Means, steps: &[Step], error: Error) -
 /// Runs a statement on a server that is a transaction by itself.
 async fn run(
     fleet: &Arc<Fleet>,
-    means: &Means,
+    resources: &StatementResources,
     server: &str,
     text: &str,
     stop: impl Future<Output = Error> + Send,
@@ -115,7 +115,7 @@ async fn run(
     let settings = Settings::default();
     let lent = tokio::select! {
         biased;
-        lent = fleet.lend((fleet.pool_of_queries(), None), server, &means.role, &settings) => lent,
+        lent = fleet.lend((fleet.pool_of_queries(), None), server, &resources.role, &settings) => lent,
         why = &mut stop => Err(why),
     };
     let mut lease = lent?;

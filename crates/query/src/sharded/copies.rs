@@ -20,8 +20,8 @@ use super::ddl::physical;
 use super::maintain::{Work, on_shard};
 use super::rename::is_there;
 use super::rule::making;
-use super::stored_definition::KeptTable;
-use crate::resources::Means;
+use super::stored_definition::StoredTable;
+use crate::resources::StatementResources;
 
 /// What is collected of rows before it is sent on.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -39,7 +39,7 @@ pub(super) struct CopyChange<'a> {
     /// The same with its other servers.
     pub(super) altered: &'a ShardedTable,
     /// What would make that.
-    pub(super) now: &'a KeptTable,
+    pub(super) now: &'a StoredTable,
     /// The difference.
     pub(super) copies: &'a Copies,
 }
@@ -50,7 +50,7 @@ impl CopyChange<'_> {
     /// # Errors
     /// 0A000 where a copy would go that was there before the table was known here; 55000 where copies differ; what a server says. Then all
     /// copies are as they were.
-    pub(super) async fn carry_out(&self, means: &Means) -> Result<Vec<String>> {
+    pub(super) async fn carry_out(&self, resources: &StatementResources) -> Result<Vec<String>> {
         if self.table.attached && !self.copies.removed.is_empty() {
             let message = "a copy that was there before its table was attached cannot be taken away";
             return Err(Error::unsupported(message)
@@ -58,11 +58,11 @@ impl CopyChange<'_> {
         }
         let fleet = &self.table.fleet;
         let work = self.work()?;
-        let ending = means.ending();
+        let ending = resources.ending();
         let mut stop = Box::pin(ending.asked());
         let begun = tokio::select! {
             biased;
-            begun = self.begin(&work, means) => begun,
+            begun = self.begin(&work, resources) => begun,
             why = &mut stop => Err(why),
         };
         let ended = fleet.commit_on_all(begun?, stop).await.map_err(again);
@@ -75,11 +75,11 @@ impl CopyChange<'_> {
     ///
     /// # Errors
     /// 55000 where a copy that is to go is still there, or copies differ; as [`attach::check`].
-    pub(super) async fn look(&self, rows: bool, means: &Means) -> Result<()> {
-        attach::check(self.altered, &self.now.made, means, false, &Extension::default()).await?;
+    pub(super) async fn look(&self, rows: bool, resources: &StatementResources) -> Result<()> {
+        attach::check(self.altered, &self.now.made, resources, false, &Extension::default()).await?;
         for shard in &self.copies.removed {
             let name = physical(shard);
-            if is_there(self.table, shard, &name, means).await? {
+            if is_there(self.table, shard, &name, resources).await? {
                 let message = format!("table {name} is still on shard \"{}\"", shard.server);
                 return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message)
                     .with_hint("Take it away where others write to it, and then here."));
@@ -91,7 +91,7 @@ impl CopyChange<'_> {
         let shards = self.altered.routed.rule.shards();
         let locking = |shard: &Shard| format!("LOCK TABLE {} IN SHARE MODE", physical(shard));
         let work: Work = shards.iter().map(|shard| (shard.server.to_string(), locking(shard))).collect();
-        let mut leases = self.table.fleet.begin_on_all(&means.role, &work).await?;
+        let mut leases = self.table.fleet.begin_on_all(&resources.role, &work).await?;
         let names: Vec<&Shard> = shards.iter().collect();
         let compared = self.compare(&mut leases, &names).await;
         leases.into_iter().for_each(Lease::abandon);
@@ -129,8 +129,8 @@ impl CopyChange<'_> {
     }
 
     /// All of it but the commit: the connections on which that is to be done.
-    async fn begin(&self, work: &[(String, String)], means: &Means) -> Result<Vec<Lease>> {
-        let mut leases = self.table.fleet.begin_on_all(&means.role, work).await?;
+    async fn begin(&self, work: &[(String, String)], resources: &StatementResources) -> Result<Vec<Lease>> {
+        let mut leases = self.table.fleet.begin_on_all(&resources.role, work).await?;
         match self.fill(&mut leases).await {
             Ok(()) => Ok(leases),
             Err(error) => {

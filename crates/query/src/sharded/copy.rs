@@ -19,19 +19,19 @@ pub enum KeySource {
     Field(usize),
     /// The same in every row.
     Constant(Value),
-    /// Made for each row.
+    /// Generated for each row.
     Made,
 }
 
-/// See the module.
+/// A planned COPY FROM STDIN into a sharded table.
 pub struct CopyInto {
     /// The table.
     pub table: Arc<ShardedTable>,
     /// Ordinals of the columns that the input has.
     pub targets: Vec<usize>,
-    /// By column of the sharding key.
+    /// Where each column of the sharding key is.
     pub key: Vec<KeySource>,
-    /// The column whose values are made here, as the input has none of it.
+    /// The column whose values are generated here because the input does not have it.
     pub made: Option<(usize, Generator)>,
     /// The form.
     pub options: CopyOptions,
@@ -39,7 +39,7 @@ pub struct CopyInto {
 
 impl CopyInto {
     /// # Errors
-    /// 0A000 where a value that the input has not would have to be known here.
+    /// 0A000 if a value that is not in the input would be needed here.
     pub(crate) fn new(table: &Arc<ShardedTable>, targets: Vec<usize>, options: CopyOptions) -> Result<Self> {
         let rule = &table.routed.rule;
         let columns = &table.schema.columns;
@@ -74,12 +74,12 @@ impl CopyInto {
         Ok(Self { table: Arc::clone(table), targets, key, made, options })
     }
 
-    /// Whether one shard takes the data as it is.
+    /// Whether one shard takes the data unchanged.
     pub fn is_passed_on(&self) -> bool {
         self.table.routed.rule.shards().len() == 1 && self.made.is_none()
     }
 
-    /// What a shard is told: that rows come in the plain form, or as the client sends them.
+    /// The COPY command for a shard: in the text format, or in the format that the client sends.
     pub fn text(&self, shard: &Shard) -> String {
         let (schema, table) = (quote_ident(&shard.schema), quote_ident(&shard.table));
         format!("COPY {schema}.{table} ({}) FROM STDIN{}", self.names(), self.form())
@@ -90,7 +90,7 @@ impl CopyInto {
         format!("SELECT {} FROM {}.{}", self.names(), quote_ident(&shard.schema), quote_ident(&shard.table))
     }
 
-    /// The types of these.
+    /// The types of these columns.
     pub fn types(&self) -> Vec<SqlType> {
         self.ordinals().map(|ordinal| self.table.schema.columns[ordinal].sql_type).collect()
     }

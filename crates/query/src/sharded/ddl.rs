@@ -24,11 +24,11 @@ use super::comments::TableComments;
 use super::maintain::named_on_shard;
 use super::rule_constraints::leaving;
 use super::sizes::Sizes;
-use super::stored_definition::{KeptKey, KeptTable, keys_of, rename_keys};
+use super::stored_definition::{StoredKey, StoredTable, keys_of, rename_keys};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sql_types;
 use crate::statement::statement_text;
 
@@ -48,13 +48,18 @@ const FILES: &str = "files";
 ///
 /// # Errors
 /// 42710, 42704, 2BP01 and 0A000; 58030 where the change cannot be kept.
-pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, means: &Means) -> Result<Done> {
+pub(crate) fn server(
+    engine: &Engine,
+    statement: &NodeEnum,
+    in_block: bool,
+    resources: &StatementResources,
+) -> Result<Done> {
     if in_block {
         return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
     }
     let fleet = engine.catalog().fleet()?;
     let catalog = fleet.catalog();
-    let role = |user: Option<&RoleSpec>| role_of(user, &means.role);
+    let role = |user: Option<&RoleSpec>| role_of(user, &resources.role);
     let key = |server: &str, role: &Option<String>| (server.to_owned(), role.clone().unwrap_or_default());
     match statement {
         NodeEnum::CreateForeignServerStmt(statement) => create_server(catalog, statement),
@@ -70,7 +75,7 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
         }
         NodeEnum::CreateUserMappingStmt(statement) => {
             let (name, role) = (&statement.servername, role(statement.user.as_ref())?);
-            let mapping = Mapping::new(name, role.as_deref(), &means.role, &options(&statement.options)?)?;
+            let mapping = Mapping::new(name, role.as_deref(), &resources.role, &options(&statement.options)?)?;
             let exists = || {
                 let message = format!(
                     "user mapping for \"{}\" already exists for server \"{name}\"",
@@ -269,7 +274,7 @@ fn define(
     fleet: &Arc<Fleet>,
     name: &str,
     statement: &CreateStmt,
-    keys: Vec<KeptKey>,
+    keys: Vec<StoredKey>,
 ) -> Result<ShardedTable> {
     define_in(engine, fleet, &engine.catalog().current(), name, statement, keys)
 }
@@ -281,7 +286,7 @@ pub(super) fn define_in(
     state: &Arc<CatalogState>,
     name: &str,
     statement: &CreateStmt,
-    keys: Vec<KeptKey>,
+    keys: Vec<StoredKey>,
 ) -> Result<ShardedTable> {
     let mut plain = plain_statement(statement);
     without_checks(&mut plain);
@@ -302,7 +307,7 @@ pub(super) fn define_in(
     };
     let rule = Rule::new(&definition, &Around { fleet, state })?;
     check_defaults(&schema)?;
-    let named = |key: KeptKey| route::NamedKey { name: key.name.into(), columns: key.columns };
+    let named = |key: StoredKey| route::NamedKey { name: key.name.into(), columns: key.columns };
     let (columns, keys) = (schema.columns.clone(), keys.into_iter().map(named).collect());
     let routed = route::ShardedTable { schema: "public".into(), name: name.into(), columns, keys, rule };
     let (fleet, sizes, comments) = (Arc::clone(fleet), Sizes::default(), TableComments::default());
@@ -411,7 +416,7 @@ pub(crate) async fn create(
     statement: &CreateStmt,
     text: &str,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(Error::unsupported("CREATE TABLE ... USING sharded in a transaction block is not supported"));
@@ -437,7 +442,7 @@ pub(crate) async fn create(
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);
         let checks_rows = taken_flag(&mut given, "attach_check")?.unwrap_or(true);
-        super::attach::check(&table, statement, means, checks_rows, &rules::Extension::default()).await?;
+        super::attach::check(&table, statement, resources, checks_rows, &rules::Extension::default()).await?;
         Vec::new()
     } else {
         creating(&table, statement)?
@@ -446,7 +451,7 @@ pub(crate) async fn create(
     let key_name = Some(&table.schema.key_name).filter(|name| !name.is_empty());
     let reserved = engine.catalog().reserve([&name].into_iter().chain(key_name).cloned().collect())?;
     // From here on it ends by itself: what becomes of the name follows what becomes of the table.
-    let ending = means.ending();
+    let ending = resources.ending();
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
         let is_there = |name: &str| known.servers.get(name).is_some_and(|server| server.primary.is_none());
@@ -463,11 +468,11 @@ pub(crate) async fn create(
         engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
         reserved.publish(&draft)
     };
-    let made = fleet.on_all(&means.role, &work, ending.asked()).await;
+    let made = fleet.on_all(&resources.role, &work, ending.asked()).await;
     let error = match made {
         Ok(left) => match publish() {
             Ok(()) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
-            Err(error) => undo(&table, means, error).await,
+            Err(error) => undo(&table, resources, error).await,
         },
         Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {
             publish()?;
@@ -483,13 +488,17 @@ pub(crate) async fn create(
 
 /// Runs statements on several shards: on all or on none. Returns those where it is still to come. It ends by itself, and whoever calls
 /// notes what has become of it before anything else is waited for: so that is known here, whoever wants the statement stopped.
-pub(super) async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &[(String, String)]) -> Result<Vec<String>> {
-    let ending = means.ending();
-    fleet.on_all(&means.role, work, ending.asked()).await
+pub(super) async fn everywhere(
+    fleet: &Arc<Fleet>,
+    resources: &StatementResources,
+    work: &[(String, String)],
+) -> Result<Vec<String>> {
+    let ending = resources.ending();
+    fleet.on_all(&resources.role, work, ending.asked()).await
 }
 
 /// Drops a table again that was made, as far as there is time for it; what is told then.
-async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
+async fn undo(table: &ShardedTable, resources: &StatementResources, error: Error) -> Error {
     // What was there before is there afterwards.
     if table.attached {
         return error;
@@ -502,7 +511,7 @@ async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
         tokio::time::sleep(UNDO_MAX).await;
         Error::new(ErrorCode::QueryCanceled, "they did not answer in time")
     };
-    match table.fleet.on_all(&means.role, &work, late).await {
+    match table.fleet.on_all(&resources.role, &work, late).await {
         Ok(left) if left.is_empty() => error,
         Ok(left) => {
             let left = left.join(", ");
@@ -537,7 +546,7 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let kept = KeptTable::read(name, text)?;
+    let kept = StoredTable::read(name, text)?;
     let table = ShardedTable { comments: kept.comments, ..define(engine, fleet, name, &kept.made, kept.keys)? };
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));
@@ -566,14 +575,18 @@ pub(super) fn check_followed(state: &CatalogState, dropped: &[Arc<ShardedTable>]
 /// # Errors
 /// 55000 where it is not what it was; 2BP01 where another one has taken over its rule; what a shard says; then none has dropped it. 08007 where
 /// that is not known, and it can be dropped again.
-pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
+pub(crate) async fn drop_table(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    resources: &StatementResources,
+) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
     // Nobody takes over its rule, or gives it another name, until it is gone.
     let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     check_followed(&engine.catalog().current(), slice::from_ref(table))?;
     let work = leaving(table)?;
-    let dropped = everywhere(fleet, means, &work).await;
+    let dropped = everywhere(fleet, resources, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));
     dropped?;

@@ -13,11 +13,11 @@ use pg_query::protobuf::RoleSpecType;
 
 use super::checks::name_checks;
 use super::ddl;
-use super::stored_definition::KeptTable;
+use super::stored_definition::StoredTable;
 use crate::ddl::relation_name;
 use crate::engine::Engine;
 use crate::grammar;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// Runs the statements of a text. Waits for shards, where a table has to be made or looked at: for a thread that may.
@@ -25,21 +25,21 @@ use crate::statement::statement_text;
 /// # Errors
 /// 55000 for what is known and differs, 0A000 for other statements; as the statements themselves.
 pub fn declare(engine: &Engine, fleet: &Arc<Fleet>, text: &str) -> Result<()> {
-    let means = engine.means(StatementTime::now(), None);
+    let resources = engine.resources(StatementTime::now(), None);
     for parsed in grammar::parse(text)? {
-        one(engine, fleet, &parsed.node, &parsed.text, &means)?;
+        one(engine, fleet, &parsed.node, &parsed.text, &resources)?;
     }
     Ok(())
 }
 
-fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: &Means) -> Result<()> {
+fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, resources: &StatementResources) -> Result<()> {
     let known = fleet.catalog().known();
     match node {
         NodeEnum::CreateForeignServerStmt(statement) => {
             let name = &statement.servername;
             let wanted = Server::new(name, &ddl::options(&statement.options)?)?;
             match known.servers.get(name) {
-                None => ddl::server(engine, node, false, means).map(drop),
+                None => ddl::server(engine, node, false, resources).map(drop),
                 Some(there) if **there == wanted => Ok(()),
                 Some(_) => Err(differs(&format!("server \"{name}\""), "ALTER SERVER")),
             }
@@ -57,7 +57,7 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: 
             let server = &statement.servername;
             let wanted = Mapping::new(server, role.as_deref(), "", &ddl::options(&statement.options)?)?;
             match known.mappings.get(&(server.clone(), role.clone().unwrap_or_default())) {
-                None => ddl::server(engine, node, false, means).map(drop),
+                None => ddl::server(engine, node, false, resources).map(drop),
                 Some(there) if **there == wanted => Ok(()),
                 Some(_) => {
                     let role = role.as_deref().unwrap_or("public");
@@ -69,9 +69,9 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: 
         NodeEnum::CreateStmt(statement) if statement.access_method == ddl::ACCESS_METHOD => {
             let name = relation_name(statement.relation.as_ref())?;
             let Some(kept) = known.tables.get(&name) else {
-                return engine.block_on(ddl::create(engine, statement, text, false, means))?.map(drop);
+                return engine.block_on(ddl::create(engine, statement, text, false, resources))?.map(drop);
             };
-            let there = KeptTable::read(&name, kept)?.made;
+            let there = StoredTable::read(&name, kept)?.made;
             let written = |statement| statement_text(&NodeEnum::CreateStmt(statement));
             let mut wanted = statement.clone();
             // That is said of the statement, and not of the table.

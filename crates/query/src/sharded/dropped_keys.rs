@@ -14,8 +14,8 @@ use super::ddl::physical;
 use super::maintain::on_shard;
 use super::rename::asked;
 use super::rule::quoted;
-use super::stored_definition::{KeptKey, KeptTable};
-use crate::resources::Means;
+use super::stored_definition::{StoredKey, StoredTable};
+use crate::resources::StatementResources;
 
 /// What a shard calls a constraint.
 struct There {
@@ -33,12 +33,17 @@ impl DroppedKeys {
     ///
     /// # Errors
     /// 0A000 where a shard has several and none of this name; 42P16 where it has another primary key; what a shard says.
-    pub(super) async fn of(table: &ShardedTable, now: &KeptTable, cmds: &[Node], means: &Means) -> Result<Self> {
-        let keys: Vec<&KeptKey> = cmds.iter().filter_map(dropped).filter_map(|name| now.key(name)).collect();
+    pub(super) async fn of(
+        table: &ShardedTable,
+        now: &StoredTable,
+        cmds: &[Node],
+        resources: &StatementResources,
+    ) -> Result<Self> {
+        let keys: Vec<&StoredKey> = cmds.iter().filter_map(dropped).filter_map(|name| now.key(name)).collect();
         let mut all = Vec::new();
         for key in keys {
             for shard in table.routed.rule.shards() {
-                let found = asked(table, shard, &asking(shard, key), means).await?;
+                let found = asked(table, shard, &asking(shard, key), resources).await?;
                 // One that has other columns comes without its name.
                 if found.contains(&None) {
                     return Err(differs(table, shard));
@@ -80,7 +85,7 @@ fn dropped(command: &Node) -> Option<&str> {
 
 /// Asks a shard for the names of the constraints of its table that have a key's columns. There is one primary key at most: of other columns it
 /// comes as NULL.
-fn asking(shard: &Shard, key: &KeptKey) -> String {
+fn asking(shard: &Shard, key: &StoredKey) -> String {
     let columns: Vec<String> = key.columns.iter().map(|column| quoted(column)).collect();
     let is_it = format!(
         "ARRAY[{}]::text[] = (SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.place) \

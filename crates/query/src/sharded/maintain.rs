@@ -21,13 +21,13 @@ use pg_query::protobuf::{DropBehavior, DropStmt, IndexStmt, RangeVar, TruncateSt
 use super::alter::{altering, find, truncate_text};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::rule_constraints::leaving;
-use super::stored_definition::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, concurrently};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::select::SelectPlan;
 use crate::statement::statement_text;
 
@@ -77,7 +77,7 @@ fn relation_of(name: &str) -> RangeVar {
 pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for (table, text) in &known.tables {
-        let indexes = KeptTable::read(table, text)?.indexes;
+        let indexes = StoredTable::read(table, text)?.indexes;
         found.extend(indexes.into_iter().map(|index| (index.idxname, table.clone())));
     }
     Ok(found)
@@ -93,7 +93,7 @@ pub(crate) async fn create_index(
     table: &Arc<ShardedTable>,
     statement: &IndexStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     check_no_block("CREATE INDEX", statement.concurrent, in_block)?;
     let fleet = &table.fleet;
@@ -133,7 +133,7 @@ pub(crate) async fn create_index(
     let kept = kept_of(fleet, &own)?;
     let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::IndexStmt(Box::new(plain.clone())))?);
     if statement.concurrent {
-        concurrently::create(table, &plain, means).await?;
+        concurrently::create(table, &plain, resources).await?;
     } else {
         let work = for_each_server(table, |shard| {
             let mut sent = plain.clone();
@@ -141,7 +141,7 @@ pub(crate) async fn create_index(
             at_shard(&mut sent.relation, shard);
             statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
         })?;
-        everywhere(fleet, means, &work).await?;
+        everywhere(fleet, resources, &work).await?;
     }
     keep(fleet, &own, &kept, &text)?;
     Ok(Done::tag("CREATE INDEX"))
@@ -209,7 +209,7 @@ fn without(fleet: &Fleet, indexes: &Indexes) -> Result<Vec<Rekept>> {
     for (name, table) in indexes {
         let own = &table.schema.name;
         let before = kept_of(fleet, own)?;
-        if !KeptTable::read(own, &before)?.indexes.iter().any(|index| index.idxname == *name) {
+        if !StoredTable::read(own, &before)?.indexes.iter().any(|index| index.idxname == *name) {
             return Err(changed(own));
         }
         if all.iter().any(|(known, _, _)| known == own) {
@@ -235,7 +235,7 @@ pub(crate) async fn drop_indexes(
     indexes: &Indexes,
     statement: &DropStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     check_no_block("DROP INDEX", statement.concurrent, in_block)?;
     let cascades = statement.behavior == DropBehavior::DropCascade as i32;
@@ -254,7 +254,7 @@ pub(crate) async fn drop_indexes(
     let mut work = Work::new();
     for (name, table) in indexes {
         if statement.concurrent {
-            concurrently::drop_index(table, name, means).await?;
+            concurrently::drop_index(table, name, resources).await?;
             continue;
         }
         add(
@@ -266,7 +266,7 @@ pub(crate) async fn drop_indexes(
             })?,
         );
     }
-    everywhere(fleet, means, &work).await?;
+    everywhere(fleet, resources, &work).await?;
     for (own, before, after) in kept {
         keep(fleet, &own, &before, &after)?;
     }
@@ -278,7 +278,11 @@ pub(crate) async fn drop_indexes(
 /// # Errors
 /// 55000 where one of them is not what it was; 2BP01 where another one has taken over the rule of one of them; what a shard says; then all of
 /// them are there, unless the detail says where not.
-pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], means: &Means) -> Result<()> {
+pub(crate) async fn drop_tables(
+    engine: &Engine,
+    tables: &[Arc<ShardedTable>],
+    resources: &StatementResources,
+) -> Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
     // Nobody takes over a rule of theirs, or gives one another name, until they are gone.
     let _altering = altering(engine, &first.fleet, tables).await?;
@@ -287,7 +291,7 @@ pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], m
     for table in tables {
         add(&mut work, leaving(table)?);
     }
-    let dropped = everywhere(&first.fleet, means, &work).await;
+    let dropped = everywhere(&first.fleet, resources, &work).await;
     // What they have prepared is about tables that are gone: those of the same names would be others.
     work.iter().for_each(|(server, _)| first.fleet.forget(server));
     dropped?;
@@ -335,7 +339,12 @@ pub(crate) fn is_upkeep(catalog: &CatalogState, statement: &VacuumStmt) -> Resul
 ///
 /// # Errors
 /// 25001; what a shard says, and then it is done on those before it.
-pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bool, means: &Means) -> Result<Done> {
+pub(crate) async fn upkeep(
+    engine: &Engine,
+    statement: &VacuumStmt,
+    in_block: bool,
+    resources: &StatementResources,
+) -> Result<Done> {
     let tag = if statement.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
     if in_block && statement.is_vacuumcmd {
         return Err(Error::new(ErrorCode::ActiveTransaction, "VACUUM cannot run inside a transaction block"));
@@ -351,7 +360,7 @@ pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bo
             let text = statement_text(&NodeEnum::VacuumStmt(VacuumStmt { rels, ..statement.clone() }))?;
             let (fleet, settings) = (&table.fleet, Settings::default());
             let from = (fleet.pool_of_queries(), None);
-            let mut lease = fleet.lend(from, &shard.server, &means.role, &settings).await?;
+            let mut lease = fleet.lend(from, &shard.server, &resources.role, &settings).await?;
             lease.run(&text).await?;
         }
         // They have counted its rows.

@@ -1,4 +1,4 @@
-//! Plans of statements about sharded tables: what is known before the values of the parameters are.
+//! Plans of statements about sharded tables: everything that does not depend on the values of parameters.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,25 +19,25 @@ use crate::grammar::ParsedStatement;
 use crate::lift::{self, Lifting};
 use crate::statement::Statement;
 
-/// What a shard says of a statement before it runs: the types of its parameters, and its columns if it has any.
+/// A shard's description of a statement: the types of its parameters, and its result columns, if it has any.
 type Shape = (Vec<u32>, Option<Arc<[Column]>>);
 
-/// A statement about sharded tables, with the way to its shards.
+/// A statement about sharded tables, with its route.
 pub struct ShardedPlan {
-    /// Which shards, by which values.
+    /// Which shards it needs, depending on the values of its parameters.
     pub route: Route,
     /// What one of its shards says that it looks like, as clients are told it and as it came; asked for once.
     described: OnceLock<(Shape, Arc<Described>)>,
-    /// Set when a shard has turned out to see it otherwise than it is described: who plans it next asks again.
+    /// Set when a shard turns out to describe the statement differently: the next session that plans it asks again.
     is_outdated: AtomicBool,
     /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so, for parameters of
     /// these types.
     by_engine: OnceLock<(Box<[u32]>, Arc<Statement>)>,
-    /// What a shard answers with where rows are put together: with the columns that the client does not see.
+    /// A shard's description of the rows that are merged, with the columns that the client does not see.
     gathered: OnceLock<Arc<Described>>,
-    /// By kind of route: what it has cost.
+    /// The costs so far, by kind of route.
     counters: [OnceLock<Arc<Counters>>; RouteKind::ALL.len()],
-    /// What other texts of its shape have in common with it, where they are not parsed.
+    /// How other texts of the same shape are routed without being parsed, if they can be.
     shared: Option<Box<Shared>>,
     parsed: ParsedStatement,
 }
@@ -46,7 +46,7 @@ impl ShardedPlan {
     /// The plan of a statement that a shard can answer by itself, if its parameters say so; `None`: the engine plans it.
     ///
     /// # Errors
-    /// 0A000 for what neither shards nor the engine can do.
+    /// 0A000 if neither the shards nor the engine can run the statement.
     pub(crate) fn new(catalog: &CatalogState, parsed: &ParsedStatement) -> Result<Option<Self>> {
         if !matches!(
             parsed.node,
@@ -102,7 +102,7 @@ impl ShardedPlan {
         Self { route, described, is_outdated, by_engine, gathered, counters, shared, parsed }
     }
 
-    /// Lets other texts of its shape be sent to their shards without being parsed; `None`: they have to be.
+    /// Lets other texts of its shape be sent to their shards without being parsed. `None` if they have to be parsed.
     pub(crate) fn share(&mut self, catalog: &CatalogState, shape: &lift::Shape<'_>) -> Option<Lifting> {
         let source = route::Source { text: &self.parsed.text, offset: self.parsed.offset, node: &self.parsed.node };
         let places: Vec<Range<usize>> = (0..shape.constants.len()).filter_map(|number| shape.place(number)).collect();
@@ -112,12 +112,12 @@ impl ShardedPlan {
         Some(lifting)
     }
 
-    /// The one shard that carries out another text of its shape; `None`: that text has to be parsed.
+    /// The one shard that runs another text of the same shape. `None` if that text has to be parsed.
     pub(crate) fn shard_of(&self, shape: &lift::Shape<'_>) -> Option<ShardId> {
         self.shared.as_ref()?.shard(shape.sql, &|number| shape.place(number))
     }
 
-    /// What that shard is sent.
+    /// The text that this shard is sent.
     pub(crate) fn sent(&self, shape: &lift::Shape<'_>, shard: ShardId) -> Option<Sent> {
         self.shared.as_ref()?.sent(shape.sql, &|number| shape.place(number), shard)
     }
@@ -127,12 +127,12 @@ impl ShardedPlan {
         is_computed_here(&self.parsed, why)
     }
 
-    /// What kind of route it is where one server answers.
+    /// The kind of its route if one server answers.
     pub fn kind_of_one(&self) -> RouteKind {
         if self.route.named().is_some() { RouteKind::Named } else { RouteKind::OneShard }
     }
 
-    /// Where it is counted what it costs by this kind of route: by its tables, or by the server that is named for it.
+    /// The counters of its costs by this kind of route: those of its tables, or of the server that the session has named.
     pub fn counters(&self, routes: &Routes, kind: RouteKind) -> &Arc<Counters> {
         self.counters[kind as usize].get_or_init(|| {
             if let Some(server) = self.route.named() {
@@ -145,7 +145,7 @@ impl ShardedPlan {
         })
     }
 
-    /// The same, where it has been looked up.
+    /// The same counters, if they have been looked up.
     pub fn known_counters(&self, kind: RouteKind) -> Option<&Arc<Counters>> {
         self.counters[kind as usize].get()
     }
@@ -155,12 +155,12 @@ impl ShardedPlan {
         &self.parsed.text
     }
 
-    /// What shards answer with where their rows are put together, once one has said it.
+    /// The description of the rows that are merged, once a shard has given it.
     pub fn gathered(&self) -> Option<&Arc<Described>> {
         self.gathered.get()
     }
 
-    /// Keeps what a shard has said of its answer to what is put together.
+    /// Keeps a shard's description of the rows that are merged.
     pub fn describe_gathered(&self, described: &Arc<Described>) {
         let _ = self.gathered.set(Arc::clone(described));
     }
@@ -168,7 +168,7 @@ impl ShardedPlan {
     /// The same statement as the engine runs it, with parameters of these types.
     ///
     /// # Errors
-    /// What planning finds.
+    /// Errors of planning.
     pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
         // What was planned in another time zone may mean other times, and with other types of parameters, other operators.
         if let Some((declared, planned)) = self.by_engine.get()
@@ -185,7 +185,7 @@ impl ShardedPlan {
         Ok(planned)
     }
 
-    /// Types of its parameters, and its columns, once a shard has said them.
+    /// The types of its parameters, and its columns, once a shard has described them.
     pub fn described(&self) -> Option<&Shape> {
         self.described.get().map(|(shape, _)| shape)
     }
@@ -195,7 +195,7 @@ impl ShardedPlan {
         self.described.get().map(|(_, described)| described)
     }
 
-    /// Keeps what a shard has said.
+    /// Keeps a shard's description.
     pub fn describe(&self, described: Described) {
         let column = |column: &DescribedColumn| Column {
             // Where it has none of ours nothing but its bytes is passed on.
@@ -212,7 +212,7 @@ impl ShardedPlan {
         let _ = self.described.set((shape, Arc::new(described)));
     }
 
-    /// A shard sees it otherwise than it is described.
+    /// Notes that a shard describes the statement differently.
     pub fn outdate(&self) {
         self.is_outdated.store(true, Ordering::Relaxed);
     }
@@ -222,13 +222,13 @@ impl ShardedPlan {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Bytes that it holds, as estimated.
+    /// The estimated size of the plan in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.route.bytes() + 4 * self.parsed.text.len() + self.shared.as_ref().map_or(0, |shared| shared.bytes())
     }
 }
 
-/// Whether the rows of a change that the router refuses are the engine's to compute.
+/// Whether the engine computes the rows of a change that the router refuses.
 fn is_computed_here(parsed: &ParsedStatement, why: &Error) -> bool {
     is_change(parsed) && why.code() == ErrorCode::FeatureNotSupported && !changes_in_with(&parsed.node)
 }
@@ -252,7 +252,7 @@ fn is_change(parsed: &ParsedStatement) -> bool {
     matches!(parsed.node, NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_))
 }
 
-/// Whether one shard answers, and its answer is the statement's.
+/// Whether the answer of one shard is the answer to the statement.
 pub fn is_one_shard(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Forward(forward) if forward.statements.len() == 1 && matches!(forward.merge, Merge::Pass))
 }

@@ -19,11 +19,11 @@ use super::attach::{self, texts};
 use super::ddl::{at_shard, done_but, everywhere, of_server, physical};
 use super::maintain::{Work, in_block_refused, indexes};
 use super::rule::{check_alone, quoted};
-use super::stored_definition::{BETWEEN, KeptTable, changed, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, changed, kept_of};
 use crate::catalog::Table;
 use crate::ddl::Done;
 use crate::engine::Engine;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// ALTER TABLE ... RENAME COLUMN and RENAME TO of a sharded table.
@@ -36,15 +36,15 @@ pub(crate) async fn rename(
     table: &Arc<ShardedTable>,
     statement: &RenameStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
     }
     let is_of_table = statement.relation_type == ObjectType::ObjectTable as i32;
     match ObjectType::try_from(statement.rename_type) {
-        Ok(ObjectType::ObjectColumn) if is_of_table => rename_column(engine, table, statement, means).await,
-        Ok(ObjectType::ObjectTable) => rename_table(engine, table, statement, means).await,
+        Ok(ObjectType::ObjectColumn) if is_of_table => rename_column(engine, table, statement, resources).await,
+        Ok(ObjectType::ObjectTable) => rename_table(engine, table, statement, resources).await,
         _ => Err(other_form()),
     }
 }
@@ -53,7 +53,7 @@ async fn rename_column(
     engine: &Engine,
     table: &Arc<ShardedTable>,
     statement: &RenameStmt,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     let (from, to) = (&statement.subname, &statement.newname);
     if table.schema.column(from).is_none() {
@@ -79,7 +79,7 @@ async fn rename_column(
             quoted(from),
             quoted(to)
         );
-        if is_only(&asked(table, shard, &names, means).await?, to) {
+        if is_only(&asked(table, shard, &names, resources).await?, to) {
             continue;
         }
         let mut sent = plain.clone();
@@ -87,7 +87,7 @@ async fn rename_column(
         let text = statement_text(&NodeEnum::RenameStmt(Box::new(sent)))?;
         of_server(&mut work, &shard.server).push_str(&format!("{text};"));
     }
-    let left = everywhere(fleet, means, &work).await.map_err(again)?;
+    let left = everywhere(fleet, resources, &work).await.map_err(again)?;
     // What they have prepared has other columns now, and would be refused there.
     table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));
     make_known(engine, altered, &before, &text)?;
@@ -98,7 +98,7 @@ async fn rename_table(
     engine: &Engine,
     table: &Arc<ShardedTable>,
     statement: &RenameStmt,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     let (from, to) = (&table.schema.name, &statement.newname);
     let fleet = &table.fleet;
@@ -114,7 +114,7 @@ async fn rename_table(
     let plain = RenameStmt { missing_ok: false, ..statement.clone() };
     let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::RenameStmt(Box::new(plain)))?);
     let altered = Arc::new(redefined_as(engine, table, &text, to)?);
-    let work = renaming(table, &altered, &text, means).await?;
+    let work = renaming(table, &altered, &text, resources).await?;
     // Who is first with a name has it, whoever is making a table of that name among them: from now on until it is known what has become of
     // this one.
     let mut taken = catalog.draft();
@@ -131,7 +131,7 @@ async fn rename_table(
         catalog.put(&mut draft, to, None);
         catalog.publish(&draft, || Ok(())).map(drop)
     };
-    let renamed = everywhere(fleet, means, &work).await.map_err(again);
+    let renamed = everywhere(fleet, resources, &work).await.map_err(again);
     // What they have prepared is about names that are none any more.
     table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));
     let kept = renamed.and_then(|left| {
@@ -162,7 +162,12 @@ async fn rename_table(
 ///
 /// # Errors
 /// 55000 where some have; 42P16 where what has the new name is another table.
-async fn renaming(table: &ShardedTable, altered: &ShardedTable, text: &str, means: &Means) -> Result<Work> {
+async fn renaming(
+    table: &ShardedTable,
+    altered: &ShardedTable,
+    text: &str,
+    resources: &StatementResources,
+) -> Result<Work> {
     let mut work = Work::new();
     let mut count = 0;
     let shards = table.routed.rule.shards();
@@ -173,7 +178,7 @@ async fn renaming(table: &ShardedTable, altered: &ShardedTable, text: &str, mean
             quoted(&was),
             quoted(&is)
         );
-        count += usize::from(is_only(&asked(table, old, &names, means).await?, &is));
+        count += usize::from(is_only(&asked(table, old, &names, resources).await?, &is));
         let text = format!("ALTER TABLE {was} RENAME TO {};", quote_ident(&new.table));
         of_server(&mut work, &old.server).push_str(&text);
     }
@@ -183,8 +188,8 @@ async fn renaming(table: &ShardedTable, altered: &ShardedTable, text: &str, mean
     if count < shards.len() {
         return Err(changed(&table.schema.name));
     }
-    let now = KeptTable::read(&altered.schema.name, text)?;
-    attach::check(altered, &now.made, means, false, &Extension::default()).await?;
+    let now = StoredTable::read(&altered.schema.name, text)?;
+    attach::check(altered, &now.made, resources, false, &Extension::default()).await?;
     Ok(Work::new())
 }
 
@@ -193,17 +198,22 @@ pub(super) async fn asked(
     table: &ShardedTable,
     shard: &Shard,
     sql: &str,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Vec<Option<String>>> {
     let origin = (table.fleet.pool_of_queries(), None);
-    let mut lease = table.fleet.lend(origin, &shard.server, &means.role, &Settings::default()).await?;
+    let mut lease = table.fleet.lend(origin, &shard.server, &resources.role, &Settings::default()).await?;
     texts(&mut lease, sql).await
 }
 
 /// Whether a shard has something of this name, which is written as in SQL.
-pub(super) async fn is_there(table: &ShardedTable, shard: &Shard, name: &str, means: &Means) -> Result<bool> {
+pub(super) async fn is_there(
+    table: &ShardedTable,
+    shard: &Shard,
+    name: &str,
+    resources: &StatementResources,
+) -> Result<bool> {
     let there = format!("SELECT pg_catalog.to_regclass({})::text", quoted(name));
-    Ok(asked(table, shard, &there, means).await?.iter().any(Option::is_some))
+    Ok(asked(table, shard, &there, resources).await?.iter().any(Option::is_some))
 }
 
 fn is_only(found: &[Option<String>], name: &str) -> bool {

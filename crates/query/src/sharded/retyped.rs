@@ -13,7 +13,7 @@ use super::ShardedTable;
 use super::ddl::physical;
 use super::rename::asked;
 use super::rule::quoted;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 
 /// The commands that give columns other types.
 fn retyping(cmds: &[Node]) -> Vec<&AlterTableCmd> {
@@ -49,7 +49,12 @@ fn column_of<'t>(table: &'t ShardedTable, name: &str) -> Option<&'t ColumnDef> {
 /// # Errors
 /// 0A000 where each copy of a table would compute them by itself, or the type stays: nobody could tell afterwards that it is done. 42P16 where
 /// a shard has the column with another type than it has here; what a shard says.
-pub(super) async fn check(table: &ShardedTable, altered: &ShardedTable, cmds: &[Node], means: &Means) -> Result<()> {
+pub(super) async fn check(
+    table: &ShardedTable,
+    altered: &ShardedTable,
+    cmds: &[Node],
+    resources: &StatementResources,
+) -> Result<()> {
     for command in retyping(cmds) {
         if !has_using(command) {
             continue;
@@ -72,7 +77,7 @@ pub(super) async fn check(table: &ShardedTable, altered: &ShardedTable, cmds: &[
                 quoted(&physical(shard)),
                 quoted(name)
             );
-            let found = asked(table, shard, &asking, means).await?.into_iter().next().flatten();
+            let found = asked(table, shard, &asking, resources).await?.into_iter().next().flatten();
             // One without digits is kept here with as many as there may be.
             let is_it = |found: &str| found == expected || (found == "numeric" && expected.starts_with("numeric("));
             if !found.as_deref().is_some_and(is_it) {

@@ -18,13 +18,13 @@ use super::alter::{make_known, redefined};
 use super::copies::CopyChange;
 use super::ddl::{at_shard, creating_at, done_but, everywhere, of_server, physical, taken_flag};
 use super::maintain::{Work, in_block_refused, on_shard};
-use super::stored_definition::{BETWEEN, KeptTable, kept_of};
+use super::stored_definition::{BETWEEN, StoredTable, kept_of};
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
 use crate::engine::Engine;
 use crate::grammar;
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.
@@ -157,7 +157,7 @@ pub(crate) async fn change(
     table: &Arc<ShardedTable>,
     statement: &AlterTableStmt,
     in_block: bool,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Done> {
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
@@ -171,15 +171,15 @@ pub(crate) async fn change(
     let text = if is_same { kept.clone() } else { format!("{kept}{BETWEEN}{}", wish.text(&name)) };
     let altered = redefined(engine, table, &text)?;
     if let Some(copies) = table.routed.rule.copied(&altered.routed.rule)? {
-        let now = KeptTable::read(&name, &text)?;
+        let now = StoredTable::read(&name, &text)?;
         let change = CopyChange { table, altered: &altered, now: &now, copies: &copies };
         let left = if wish.attaches {
             // Names are others' to choose, and to keep apart.
-            change.look(wish.checks_rows, means).await?;
+            change.look(wish.checks_rows, resources).await?;
             Vec::new()
         } else {
             check_new_suffix(&kept, &altered, &copies)?;
-            change.carry_out(means).await?
+            change.carry_out(resources).await?
         };
         make_known(engine, altered, &kept, &text)?;
         return Ok(done_but(Done::tag("ALTER TABLE"), &left));
@@ -192,12 +192,12 @@ pub(crate) async fn change(
     let mut left = Vec::new();
     if !extension.is_empty() {
         check_alone(&engine.catalog().current(), &name)?;
-        let now = KeptTable::read(&name, &text)?;
+        let now = StoredTable::read(&name, &text)?;
         if wish.attaches {
-            attach::check(&altered, &now.made, means, wish.checks_rows, &extension).await?;
+            attach::check(&altered, &now.made, resources, wish.checks_rows, &extension).await?;
         }
         let work = work(&altered, &now, &extension, !wish.attaches)?;
-        left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
+        left = everywhere(fleet, resources, &work).await.map_err(|error| told(error, &name))?;
     }
     make_known(engine, altered, &kept, &text)?;
     Ok(done_but(Done::tag("ALTER TABLE"), &left))
@@ -254,7 +254,7 @@ pub(super) fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
 }
 
 /// What the shards are sent; `makes`: the tables of those that are added are not there.
-fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: bool) -> Result<Work> {
+fn work(altered: &ShardedTable, now: &StoredTable, extension: &Extension, makes: bool) -> Result<Work> {
     let shards = altered.routed.rule.shards();
     let mut work = Work::new();
     for (shard, kept) in &extension.changed {
@@ -276,7 +276,7 @@ fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: b
 }
 
 /// What makes the table of a shard that comes, with its keys and indexes.
-pub(super) fn making(altered: &ShardedTable, now: &KeptTable, shard: &Shard) -> Result<String> {
+pub(super) fn making(altered: &ShardedTable, now: &StoredTable, shard: &Shard) -> Result<String> {
     let mut text = creating_at(&now.made, shard)?;
     for index in &now.indexes {
         let mut own = index.clone();

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::ShardedTable;
 use super::collation::provider_of;
-use crate::resources::{Barrier, Means};
+use crate::resources::{Barrier, StatementResources};
 
 /// What is known is taken for true for so long: a table has to grow many times before another plan is the better one.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
@@ -104,8 +104,8 @@ pub(crate) fn unknown(plan: &LogicalPlan) -> Result<Vec<Arc<ShardedTable>>> {
 }
 
 /// Asks all shards of some tables at once.
-pub(crate) async fn ask(tables: Vec<Arc<ShardedTable>>, means: &Means) {
-    if means.barrier == Barrier::Snapshot {
+pub(crate) async fn ask(tables: Vec<Arc<ShardedTable>>, resources: &StatementResources) {
+    if resources.barrier == Barrier::Snapshot {
         return;
     }
     let mut places: BTreeMap<Arc<str>, Vec<(Arc<ShardedTable>, usize)>> = BTreeMap::new();
@@ -114,7 +114,7 @@ pub(crate) async fn ask(tables: Vec<Arc<ShardedTable>>, means: &Means) {
             places.entry(Arc::clone(&shard.server)).or_default().push((Arc::clone(table), number));
         }
     }
-    let (role, reads_replicas) = (Arc::clone(&means.role), means.reads_replicas);
+    let (role, reads_replicas) = (Arc::clone(&resources.role), resources.reads_replicas);
     let questions = places.into_iter().map(|(server, places)| {
         let question = Question { server, places, role: Arc::clone(&role), reads_replicas };
         question.ask()

@@ -17,7 +17,7 @@ use pg_query::protobuf::{
 };
 use pg_query::{Node, NodeEnum};
 
-pub(super) use self::keys::{KeptKey, keys_of, rename_keys};
+pub(super) use self::keys::{StoredKey, keys_of, rename_keys};
 
 use self::keys::{marked, name_keys, primary_named, take_keys};
 use super::checks::{constraint_of, constraints, is_kind, name_checks};
@@ -27,19 +27,19 @@ use crate::grammar;
 use crate::sql_types::{resolve, string_of};
 use crate::statement::expression_text;
 
-/// Between the statements that are kept of a table.
+/// Separates the statements of a stored definition.
 pub(super) const BETWEEN: &str = "\n;\n";
 
-/// What stands before an expression, where it is read by itself.
+/// Prepended to an expression so that it can be parsed on its own.
 const SELECT: &str = "SELECT ";
 
-/// 55000
+/// The error (55000) for a definition that changed between reading and writing it.
 pub(super) fn changed(name: &str) -> Error {
     let message = format!("table \"{name}\" was changed by somebody else meanwhile");
     Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
 }
 
-/// Keeps something else of a table.
+/// Replaces the stored definition of a table, if it still is `before`.
 pub(super) fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
     fleet.catalog().change(|known| match known.tables.get_mut(name) {
         Some(now) if *now == *before => {
@@ -50,27 +50,28 @@ pub(super) fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Resul
     })
 }
 
+/// The stored definition of a table.
 pub(super) fn kept_of(fleet: &Fleet, name: &str) -> Result<String> {
     fleet.catalog().known().tables.get(name).cloned().ok_or_else(|| changed(name))
 }
 
-/// A table as it is now, by what is kept of it.
-pub(super) struct KeptTable {
-    /// The statement that would make it.
+/// A sharded table in its present state, as read from its stored definition.
+pub(super) struct StoredTable {
+    /// The statement that would create it as it is now.
     pub(super) made: CreateStmt,
-    /// Those that would make its indexes, in the order in which they were made.
+    /// The statements that would create its indexes, in order of their creation.
     pub(super) indexes: Vec<IndexStmt>,
-    /// Its primary key and UNIQUE constraints, by names that they have here.
-    pub(super) keys: Vec<KeptKey>,
-    /// What COMMENT says of it.
+    /// Its primary key and UNIQUE constraints, by their names in Ashlar.
+    pub(super) keys: Vec<StoredKey>,
+    /// What COMMENT ON has said about it.
     pub(super) comments: TableComments,
 }
 
-impl KeptTable {
-    /// Reads what is kept of the table of a name.
+impl StoredTable {
+    /// Reads the stored definition of the table `name`.
     ///
     /// # Errors
-    /// XX000 where it is none of ours; 0A000 for a change whose meaning for an index or a constraint is not known.
+    /// XX000 if the text is not one that this module wrote; 0A000 for a change whose effect on an index or a constraint is unknown.
     pub(super) fn read(name: &str, text: &str) -> Result<Self> {
         let none_of_ours =
             || Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it"));
@@ -104,8 +105,8 @@ impl KeptTable {
         Ok(table)
     }
 
-    /// The key that a name means, if it is not that of a CHECK constraint.
-    pub(super) fn key(&self, name: &str) -> Option<&KeptKey> {
+    /// The key of this name, unless a CHECK constraint has the name.
+    pub(super) fn key(&self, name: &str) -> Option<&StoredKey> {
         let check = ConstrType::ConstrCheck as i32;
         let is_check = |constraint: &Constraint| constraint.contype == check && constraint.conname == *name;
         let mut keys = self.keys.iter();

@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 use super::batches::{Building, garbled};
 use super::scan::{Asking, ShardPart, ShardScanExec, other_collation};
 use super::snapshot_servers;
-use crate::resources::{Barrier, Means};
+use crate::resources::{Barrier, StatementResources};
 
 /// Pieces that wait for whoever puts them into batches.
 const PIECES_WAITING_MAX: usize = 1;
@@ -171,17 +171,17 @@ pub(crate) struct Unsettled {
 pub(crate) fn unsettled(
     plan: &Arc<dyn ExecutionPlan>,
     logical: &LogicalPlan,
-    means: &Means,
+    resources: &StatementResources,
 ) -> Result<Option<Unsettled>> {
-    let Some(session) = means.take_own() else { return Ok(None) };
-    let written: &[Arc<str>] = match &means.barrier {
-        Barrier::Written(written) if means.reads_own() => &written[..],
+    let Some(session) = resources.take_own() else { return Ok(None) };
+    let written: &[Arc<str>] = match &resources.barrier {
+        Barrier::Written(written) if resources.reads_own() => &written[..],
         // Nothing is read that may not be.
         Barrier::Snapshot => return Ok(None),
         Barrier::None | Barrier::Written(_) => &[],
     };
     let wanted = wanted(plan, written)?;
-    let fixed = if means.is_fixed { snapshot_servers::of_plan(plan, logical, written)? } else { BTreeMap::new() };
+    let fixed = if resources.is_fixed { snapshot_servers::of_plan(plan, logical, written)? } else { BTreeMap::new() };
     let is_settled = wanted.is_empty() && fixed.is_empty();
     Ok((!is_settled).then_some(Unsettled { session, wanted, fixed }))
 }
@@ -192,13 +192,13 @@ pub(crate) fn unsettled(
 /// 53200 where there is no memory for it; what a row cannot be read as; as [`Moment::fix`]. What the shard says the session tells.
 ///
 /// [`Moment::fix`]: ashlar_shard::snapshot::Moment::fix
-pub(crate) async fn settle(unsettled: Unsettled, context: &TaskContext, means: &Means) -> Result<()> {
+pub(crate) async fn settle(unsettled: Unsettled, context: &TaskContext, resources: &StatementResources) -> Result<()> {
     let Unsettled { session, wanted, fixed } = unsettled;
     // Who waits for a shard has no turn: whatever keeps its rows may wait for one.
-    means.pause();
+    resources.pause();
     let asking = context.session_config().get_extension::<Asking>();
     let asking = asking.ok_or_else(|| Error::internal("a scan of shards runs for nobody"))?;
-    if let Some(moment) = means.moment.as_ref().filter(|_| !fixed.is_empty()) {
+    if let Some(moment) = resources.moment.as_ref().filter(|_| !fixed.is_empty()) {
         let readers = moment.fix(&fixed).await?;
         // This is the only time that anything of the statement is fixed.
         let _ = asking.readers.set(Arc::new(readers));
@@ -210,7 +210,7 @@ pub(crate) async fn settle(unsettled: Unsettled, context: &TaskContext, means: &
     }
     // The session's connections are free for it, whether or not it is this statement's turn again.
     drop(session);
-    means.resume().await
+    resources.resume().await
 }
 
 /// Reads what is wanted, scan by scan.

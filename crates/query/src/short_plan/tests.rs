@@ -61,9 +61,9 @@ fn both(
     let short = short.map(|batch| rows(&[batch], &plan));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let long = runtime.block_on(async {
-        let means = engine.means(transaction.time, None);
-        let physical = plan.physical(engine, values, &means, &view).await.unwrap();
-        let stream = execute_stream(physical, engine.task_context(view, &means)).unwrap();
+        let resources = engine.resources(transaction.time, None);
+        let physical = plan.physical(engine, values, &resources, &view).await.unwrap();
+        let stream = execute_stream(physical, engine.task_context(view, &resources)).unwrap();
         stream.try_collect::<Vec<RecordBatch>>().await.unwrap()
     });
     (short, rows(&long, &plan))

@@ -35,22 +35,7 @@ pub(super) fn session_command(node: &NodeEnum, text: &str) -> Result<SessionComm
         NodeEnum::NotifyStmt(node) => {
             SessionCommand::Notify { channel: node.conditionname.clone(), payload: node.payload.clone() }
         }
-        NodeEnum::PrepareStmt(node) => {
-            let mut types = Vec::new();
-            for argument in &node.argtypes {
-                if let Some(NodeEnum::TypeName(name)) = &argument.node {
-                    // Bare numeric is allowed here: a parameter has the precision of its value.
-                    types.push(match sql_types::resolve(name) {
-                        Ok(sql_type) => sql_type.oid(),
-                        Err(error) if error.message().starts_with("numeric without") => 1700,
-                        Err(error) => return Err(error),
-                    });
-                }
-            }
-            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
-            let inner = inner.ok_or_else(|| Error::internal("PREPARE without a statement"))?;
-            SessionCommand::Prepare { name: node.name.clone(), types, text: statement_text(inner)? }
-        }
+        NodeEnum::PrepareStmt(node) => prepare(node)?,
         NodeEnum::ExecuteStmt(node) => {
             let mut arguments = Vec::new();
             for argument in &node.params {
@@ -59,32 +44,8 @@ pub(super) fn session_command(node: &NodeEnum, text: &str) -> Result<SessionComm
             SessionCommand::Execute { name: node.name.clone(), arguments }
         }
         NodeEnum::DeallocateStmt(node) => SessionCommand::Deallocate((!node.isall).then(|| node.name.clone())),
-        NodeEnum::DeclareCursorStmt(node) => {
-            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
-            let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;
-            // CURSOR_OPT_HOLD and CURSOR_OPT_BINARY of PostgreSQL's parsenodes.h.
-            const HOLD: i32 = 0x0020;
-            const BINARY: i32 = 0x0001;
-            if node.options & BINARY != 0 {
-                return Err(Error::unsupported("a binary cursor is not supported"));
-            }
-            SessionCommand::Declare {
-                name: node.portalname.clone(),
-                text: statement_text(inner)?,
-                hold: node.options & HOLD != 0,
-            }
-        }
-        NodeEnum::FetchStmt(node) => {
-            if node.direction != i32::from(protobuf::FetchDirection::FetchForward) || node.how_many < 0 {
-                return Err(Error::unsupported("only FETCH forward is supported"));
-            }
-            let all = node.how_many == i64::MAX;
-            SessionCommand::Fetch {
-                name: node.portalname.clone(),
-                count: (!all).then(|| u64::try_from(node.how_many).unwrap_or(0)),
-                is_move: node.ismove,
-            }
-        }
+        NodeEnum::DeclareCursorStmt(node) => declare(node)?,
+        NodeEnum::FetchStmt(node) => fetch(node)?,
         NodeEnum::ClosePortalStmt(node) => {
             SessionCommand::Close((!node.portalname.is_empty()).then(|| node.portalname.clone()))
         }
@@ -96,6 +57,54 @@ pub(super) fn session_command(node: &NodeEnum, text: &str) -> Result<SessionComm
         }
         NodeEnum::VacuumStmt(node) => SessionCommand::Analyze(analyzed(&node.rels)?),
         _ => return Err(unsupported::refusal(node, text)),
+    })
+}
+
+/// PREPARE
+fn prepare(node: &protobuf::PrepareStmt) -> Result<SessionCommand> {
+    let mut types = Vec::new();
+    for argument in &node.argtypes {
+        if let Some(NodeEnum::TypeName(name)) = &argument.node {
+            // Bare numeric is allowed here: a parameter has the precision of its value.
+            types.push(match sql_types::resolve(name) {
+                Ok(sql_type) => sql_type.oid(),
+                Err(error) if error.message().starts_with("numeric without") => 1700,
+                Err(error) => return Err(error),
+            });
+        }
+    }
+    let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
+    let inner = inner.ok_or_else(|| Error::internal("PREPARE without a statement"))?;
+    Ok(SessionCommand::Prepare { name: node.name.clone(), types, text: statement_text(inner)? })
+}
+
+/// DECLARE
+fn declare(node: &protobuf::DeclareCursorStmt) -> Result<SessionCommand> {
+    // CURSOR_OPT_HOLD and CURSOR_OPT_BINARY of PostgreSQL's parsenodes.h.
+    const HOLD: i32 = 0x0020;
+    const BINARY: i32 = 0x0001;
+    let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
+    let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;
+    if node.options & BINARY != 0 {
+        return Err(Error::unsupported("a binary cursor is not supported"));
+    }
+    Ok(SessionCommand::Declare {
+        name: node.portalname.clone(),
+        text: statement_text(inner)?,
+        hold: node.options & HOLD != 0,
+    })
+}
+
+/// FETCH and MOVE
+fn fetch(node: &protobuf::FetchStmt) -> Result<SessionCommand> {
+    if node.direction != i32::from(protobuf::FetchDirection::FetchForward) || node.how_many < 0 {
+        return Err(Error::unsupported("only FETCH forward is supported"));
+    }
+    let all = node.how_many == i64::MAX;
+    Ok(SessionCommand::Fetch {
+        name: node.portalname.clone(),
+        count: (!all).then(|| u64::try_from(node.how_many).unwrap_or(0)),
+        is_move: node.ismove,
     })
 }
 

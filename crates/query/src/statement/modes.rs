@@ -1,6 +1,6 @@
-//! BEGIN, SET and their like: what stands in the tree of a statement about the session or its transaction.
+//! BEGIN, SET and their like: turns the parse tree of a statement about the session or its transaction into a command.
 //!
-//! Called where such a statement is planned.
+//! Called when such a statement is planned.
 
 use ashlar_base::{Error, ErrorCode, Result};
 use pg_query::NodeEnum;

@@ -14,6 +14,7 @@ use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::options;
+use crate::files::FileTable;
 use crate::index_rows::IndexExpressions;
 
 /// The schema of the tables.
@@ -204,54 +205,29 @@ pub(super) fn all(catalog: &CatalogState) -> Vec<Relation> {
     catalog.tables().map(|(name, table)| Relation::new(name, table)).collect()
 }
 
+/// The index of a primary key.
+fn primary_index(oid: i64, schema: &TableSchema) -> Index {
+    let key = |&ordinal: &usize| IndexKey::of_column(schema, ordinal, IndexOrder::default());
+    Index {
+        oid: oid | INDEX_BIT,
+        name: schema.key_name.clone(),
+        keys: schema.key.iter().map(key).collect(),
+        kind: IndexKind::Btree,
+        is_primary: true,
+        unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
+        predicate: None,
+        is_valid: true,
+    }
+}
+
 impl Relation {
     fn new(name: &str, table: &Table) -> Self {
         let oid = i64::from(table.id().0);
         match table {
-            Table::Grid(region) => {
-                let schema: &TableSchema = &region.schema();
-                let primary = (!schema.hidden_key).then(|| Index {
-                    oid: oid | INDEX_BIT,
-                    name: schema.key_name.clone(),
-                    keys: schema
-                        .key
-                        .iter()
-                        .map(|&ordinal| IndexKey::of_column(schema, ordinal, IndexOrder::default()))
-                        .collect(),
-                    kind: IndexKind::Btree,
-                    is_primary: true,
-                    unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
-                    predicate: None,
-                    is_valid: true,
-                });
-                let secondary = region.standing_indexes();
-                let secondary = secondary.iter().map(|index| Index::new(region, schema, index));
-                Self {
-                    oid,
-                    name: name.to_owned(),
-                    columns: schema.visible_columns().to_vec(),
-                    key: if schema.hidden_key { Vec::new() } else { schema.key.clone() },
-                    key_name: schema.key_name.clone(),
-                    indexes: primary.into_iter().chain(secondary).collect(),
-                    is_foreign: false,
-                    rows: Some(region.row_estimate()),
-                    options: options::stated(&schema.life),
-                    checks: schema.checks.iter().map(|check| Check::new(schema, check)).collect(),
-                }
-            }
+            Table::Grid(region) => Self::of_region(oid, name, region),
             Table::Sharded(table) => {
                 let schema: &TableSchema = &table.schema;
-                let key = |&ordinal: &usize| IndexKey::of_column(schema, ordinal, IndexOrder::default());
-                let primary = (!schema.key.is_empty()).then(|| Index {
-                    oid: oid | INDEX_BIT,
-                    name: schema.key_name.clone(),
-                    keys: schema.key.iter().map(key).collect(),
-                    kind: IndexKind::Btree,
-                    is_primary: true,
-                    unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
-                    predicate: None,
-                    is_valid: true,
-                });
+                let primary = (!schema.key.is_empty()).then(|| primary_index(oid, schema));
                 Self {
                     oid,
                     name: name.to_owned(),
@@ -266,31 +242,53 @@ impl Relation {
                     checks: Vec::new(),
                 }
             }
-            Table::File(file) => {
-                // Columns that no SQL type stands for cannot be selected either.
-                let column = |(ordinal, field): (usize, &arrow::datatypes::FieldRef)| {
-                    Some(ColumnDef {
-                        id: ColumnId(u32::try_from(ordinal).ok()?),
-                        name: field.name().clone(),
-                        sql_type: sql_type_of(field)?,
-                        nullable: field.is_nullable(),
-                        default: None,
-                    })
-                };
-                let columns = file.schema().fields().iter().enumerate().filter_map(column).collect();
-                Self {
-                    oid,
-                    name: name.to_owned(),
-                    columns,
-                    key: Vec::new(),
-                    key_name: String::new(),
-                    indexes: Vec::new(),
-                    is_foreign: true,
-                    rows: None,
-                    options: Vec::new(),
-                    checks: Vec::new(),
-                }
-            }
+            Table::File(file) => Self::of_file(oid, name, file),
+        }
+    }
+
+    /// A table in memory.
+    fn of_region(oid: i64, name: &str, region: &Region) -> Self {
+        let schema: &TableSchema = &region.schema();
+        let primary = (!schema.hidden_key).then(|| primary_index(oid, schema));
+        let secondary = region.standing_indexes();
+        let secondary = secondary.iter().map(|index| Index::new(region, schema, index));
+        Self {
+            oid,
+            name: name.to_owned(),
+            columns: schema.visible_columns().to_vec(),
+            key: if schema.hidden_key { Vec::new() } else { schema.key.clone() },
+            key_name: schema.key_name.clone(),
+            indexes: primary.into_iter().chain(secondary).collect(),
+            is_foreign: false,
+            rows: Some(region.row_estimate()),
+            options: options::stated(&schema.life),
+            checks: schema.checks.iter().map(|check| Check::new(schema, check)).collect(),
+        }
+    }
+
+    /// A Parquet file. Columns without an SQL type are left out: they cannot be selected either.
+    fn of_file(oid: i64, name: &str, file: &FileTable) -> Self {
+        let column = |(ordinal, field): (usize, &arrow::datatypes::FieldRef)| {
+            Some(ColumnDef {
+                id: ColumnId(u32::try_from(ordinal).ok()?),
+                name: field.name().clone(),
+                sql_type: sql_type_of(field)?,
+                nullable: field.is_nullable(),
+                default: None,
+            })
+        };
+        let columns = file.schema().fields().iter().enumerate().filter_map(column).collect();
+        Self {
+            oid,
+            name: name.to_owned(),
+            columns,
+            key: Vec::new(),
+            key_name: String::new(),
+            indexes: Vec::new(),
+            is_foreign: true,
+            rows: None,
+            options: Vec::new(),
+            checks: Vec::new(),
         }
     }
 

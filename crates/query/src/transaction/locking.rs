@@ -12,32 +12,32 @@ use ashlar_store::{LockHolder, LockRequest, Pending, Region, Snapshot, Strength}
 
 use super::{Isolation, Transaction, TransactionMark};
 
-/// Rows that a transaction locks because it changes them. Who changes more has a bulk change: those beyond are compared at
-/// COMMIT instead, at which the first writer wins.
+/// The number of rows that a transaction locks because it changes them. A transaction that changes more is a bulk change: further rows
+/// are compared at COMMIT instead, where the first writer wins.
 const LOCKED_BY_WRITES_MAX: usize = 10_000;
 
 /// What to do about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Policy {
-    /// To wait.
+    /// Wait for it.
     #[default]
     Wait,
-    /// SKIP LOCKED: to do without it.
+    /// Skip the row: SKIP LOCKED.
     Skip,
-    /// NOWAIT: to fail.
+    /// Fail: NOWAIT.
     Fail,
 }
 
-/// What became of a row that was to be locked.
+/// The outcome of locking a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
-    /// It is locked, and as the statement's snapshot has it.
+    /// The row is locked, and is as the statement's snapshot sees it.
     Current,
-    /// It has changed since that was taken. It is locked, unless it may be passed over.
+    /// The row has changed since the snapshot. It is locked, unless the policy is to skip it.
     Changed,
-    /// It is gone.
+    /// The row is gone.
     Gone,
-    /// Somebody else has it, and the policy is to skip it.
+    /// Another transaction has locked it, and the policy is to skip it.
     Taken,
 }
 
@@ -53,19 +53,19 @@ pub(super) struct Locks {
 
 /// Why a statement has to begin again.
 enum Stopped {
-    /// Somebody else has locked a row.
+    /// Another transaction has locked a row.
     Row(LockRequest, Option<(Arc<Region>, Box<[Value]>)>),
     /// A row has changed since its snapshot.
     Changed,
 }
 
 impl Transaction {
-    /// Tells whose locks these are: the number of the session.
+    /// Sets the number of the session that the locks belong to.
     pub fn set_pid(&mut self, pid: i32) {
         self.locks.pid = pid;
     }
 
-    /// Changing rows locks them, or does not.
+    /// Sets whether changing a row locks it.
     pub fn set_optimistic(&mut self, is_optimistic: bool) {
         self.locks.is_optimistic = is_optimistic;
     }
@@ -75,10 +75,10 @@ impl Transaction {
         self.locks.stopped.is_some()
     }
 
-    /// Waits for what has stopped it. The rows are its own then.
+    /// Waits for the lock that has stopped the statement. The transaction then holds it.
     ///
     /// # Errors
-    /// 40P01 where that would be never; 53200 over the memory bound.
+    /// 40P01 on a deadlock; 53200 over the memory bound.
     pub async fn wait(&mut self) -> Result<()> {
         let pid = self.locks.pid;
         let Some(Stopped::Row(request, row)) = self.locks.stopped.take() else { return Ok(()) };
@@ -194,7 +194,7 @@ impl Transaction {
         self.locks.holder.as_ref().map_or(0, LockHolder::len)
     }
 
-    /// Lets go the rows that were locked after a mark.
+    /// Releases the locks that were taken after a mark.
     pub fn release_to(&mut self, mark: &TransactionMark) {
         self.locks.stopped = None;
         if let Some(holder) = &mut self.locks.holder {
@@ -202,7 +202,7 @@ impl Transaction {
         }
     }
 
-    /// Lets all rows go: nothing of this transaction will be committed.
+    /// Releases all locks: nothing of this transaction will be committed.
     pub fn release_all(&mut self) {
         self.locks.stopped = None;
         self.locks.holder = None;

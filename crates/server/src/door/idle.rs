@@ -1,4 +1,4 @@
-//! Closes connections that have been idle for long, where that is configured.
+//! Closes connections that have been idle for too long, if the configuration sets a limit.
 //!
 //! Used by the doors while they wait for a client.
 

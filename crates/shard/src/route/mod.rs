@@ -467,6 +467,58 @@ fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeV
     })
 }
 
+/// Why the statement's text cannot be given to a shard at all, as far as its tables say it.
+fn objection_to(source: &Source<'_>, analysis: &Analysis<'_>) -> Option<String> {
+    let mut objection = analysis.objection.clone();
+    if analysis.is_elsewhere {
+        objection.get_or_insert("a table of another home is named".to_owned());
+    }
+    let is_copied = |at: &Occurrence| at.table.rule.placement() == Placement::Broadcast;
+    if analysis.locks_copies {
+        // Each copy of a row is locked, so that all servers have to find the same rows.
+        let is_same = analysis.is_same_everywhere && !analysis.has_limits && !analysis.skips_locked;
+        if !is_same || !analysis.occurrences.iter().all(is_copied) || functions::names_a_moment(source.text) {
+            objection.get_or_insert("a row of a broadcast table would be locked in one of its copies only".to_owned());
+        }
+    }
+    if analysis.names_system && analysis.occurrences.iter().any(is_copied) {
+        objection.get_or_insert("a column that a server makes for its rows is another in each copy".to_owned());
+    }
+    objection
+}
+
+/// The rules of divided tables that are not colocated with each other, and the distinct conditions on these tables. Occurrences before
+/// `own` have no condition.
+fn targets_of(analysis: &Analysis<'_>, divided: &[usize], anchors: &[usize], own: usize) -> (Vec<Rule>, Vec<Target>) {
+    let mut groups: Vec<Rule> = Vec::new();
+    let mut targets: Vec<Target> = Vec::new();
+    for &at in divided {
+        let rule = &analysis.occurrences[at].table.rule;
+        let group = groups.iter().position(|group| group.is_colocated_with(rule)).unwrap_or_else(|| {
+            groups.push(rule.clone());
+            groups.len() - 1
+        });
+        if at < own {
+            continue;
+        }
+        let condition = analysis.condition_of(at);
+        let is_anchor = anchors.contains(&at);
+        match targets.iter_mut().find(|target| target.group == group && target.condition == condition) {
+            Some(target) => target.is_anchor |= is_anchor,
+            None => targets.push(Target { group, condition, is_anchor }),
+        }
+    }
+    (groups, targets)
+}
+
+/// A list of keys, with the shard of each.
+fn placed(analysis: &Analysis<'_>, list: &analysis::List) -> List {
+    let rule = &analysis.occurrences[list.occurrence].table.rule;
+    let shard = |key: &Key| rule.shard_of_keys(&[Some(key.clone())]).ok();
+    let items = list.items.iter().map(|(place, key)| (place.clone(), shard(key))).collect();
+    List { occurrence: list.occurrence, items }
+}
+
 impl Route {
     fn new(source: &Source<'_>, mut analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
         let Walked { kind, has_rows, rows, anchors, mut several } = walked;
@@ -474,24 +526,7 @@ impl Route {
             return Err(Error::unsupported("advisory locks are not supported in statements on sharded tables")
                 .with_hint("Each server would lock for itself: lock rows, or SET sharded_server to name the server."));
         }
-        let mut objection = analysis.objection.clone();
-        if analysis.is_elsewhere {
-            objection.get_or_insert("a table of another home is named".to_owned());
-        }
-        let is_copied = |at: &Occurrence| at.table.rule.placement() == Placement::Broadcast;
-        if analysis.locks_copies {
-            // Each copy of a row is locked, so that all servers have to find the same rows.
-            let is_same = analysis.is_same_everywhere && !analysis.has_limits && !analysis.skips_locked;
-            if !is_same || !analysis.occurrences.iter().all(is_copied) || functions::names_a_moment(source.text) {
-                objection
-                    .get_or_insert("a row of a broadcast table would be locked in one of its copies only".to_owned());
-            }
-        }
-        if analysis.names_system && analysis.occurrences.iter().any(is_copied) {
-            objection.get_or_insert("a column that a server makes for its rows is another in each copy".to_owned());
-        }
-        let mut groups: Vec<Rule> = Vec::new();
-        let mut targets: Vec<Target> = Vec::new();
+        let mut objection = objection_to(source, &analysis);
         let divided: Vec<usize> = (0..analysis.occurrences.len())
             .filter(|at| analysis.occurrences[*at].table.rule.placement() == Placement::Sharded)
             .collect();
@@ -499,22 +534,7 @@ impl Route {
             anchors.into_iter().filter(|at| divided.contains(at) && analysis.divides(*at)).collect();
         // The rows of VALUES are their own condition.
         let own = usize::from(rows.is_some());
-        for at in divided.iter().copied() {
-            let rule = &analysis.occurrences[at].table.rule;
-            let group = groups.iter().position(|group| group.is_colocated_with(rule)).unwrap_or_else(|| {
-                groups.push(rule.clone());
-                groups.len() - 1
-            });
-            if at < own {
-                continue;
-            }
-            let condition = analysis.condition_of(at);
-            let is_anchor = anchors.contains(&at);
-            match targets.iter_mut().find(|target| target.group == group && target.condition == condition) {
-                Some(target) => target.is_anchor |= is_anchor,
-                None => targets.push(Target { group, condition, is_anchor }),
-            }
-        }
+        let (groups, targets) = targets_of(&analysis, &divided, &anchors, own);
         if analysis.differs || functions::names_a_moment(source.text) {
             several = Err("an expression would have another value on each server".to_owned());
         }
@@ -536,13 +556,7 @@ impl Route {
             *moved = template.moved(|at| gathered.moved(at));
             gathered.merge.has_open_stars = analysis.stars.iter().any(Option::is_none);
         }
-        let placed = |list: &analysis::List| {
-            let rule = &analysis.occurrences[list.occurrence].table.rule;
-            let shard = |key: &Key| rule.shard_of_keys(&[Some(key.clone())]).ok();
-            let items = list.items.iter().map(|(place, key)| (place.clone(), shard(key))).collect();
-            List { occurrence: list.occurrence, items }
-        };
-        let lists = analysis.lists.iter().map(placed).collect();
+        let lists = analysis.lists.iter().map(|list| placed(&analysis, list)).collect();
         let route = Self {
             named: None,
             kind,

@@ -126,21 +126,7 @@ impl Analysis<'_> {
             }
             None => None,
         };
-        for target in &select.target_list {
-            // A star is no expression.
-            match star_of(target) {
-                None => self.walk(target, &scope)?,
-                Some(of) => {
-                    self.has_schema_columns |= of.len() > 1;
-                    if self.names_stars {
-                        self.name_star(target, &of, &from)?;
-                    } else if self.depth == self.own_depth {
-                        let star = self.named_star(target, &of, &from);
-                        self.stars.push(star);
-                    }
-                }
-            }
-        }
+        self.select_list(select, &from, &scope)?;
         let clauses = select.group_clause.iter().chain(&select.window_clause).chain(&select.sort_clause);
         let single = [&select.having_clause, &select.limit_count, &select.limit_offset];
         let single = single.into_iter().filter_map(|node| node.as_deref());
@@ -160,19 +146,10 @@ impl Analysis<'_> {
         let is_distinct_on = select.distinct_clause.iter().any(|node| node.node.is_some());
         // It takes one row of several, whichever comes first.
         self.has_limits |= is_distinct_on;
-        let mut anchors = if is_aggregated || is_windowed { Vec::new() } else { from.anchors.clone() };
-        if is_grouped {
-            let grouped = group_variables(select, &scope);
-            anchors.retain(|anchor| self.is_keyed(*anchor, grouped.as_deref()));
-        }
-        if is_distinct_on {
-            let by: Vec<Variable> =
-                select.distinct_clause.iter().filter_map(|node| expression_variable(node, select, &scope)).collect();
-            anchors.retain(|anchor| self.is_keyed(*anchor, Some(&by)));
-        } else if !select.distinct_clause.is_empty() {
-            let by: Vec<Variable> = outputs.iter().filter_map(|output| output.variable).collect();
-            anchors.retain(|anchor| self.is_keyed(*anchor, Some(&by)));
-        }
+        let anchors = match is_aggregated || is_windowed {
+            true => Vec::new(),
+            false => self.dividing(select, &from, &scope, &outputs),
+        };
         let is_distinct = !select.distinct_clause.is_empty() && !is_distinct_on && !is_windowed;
         let inputs = is_grouped && !from.is_incomplete;
         let names = || from.visible.iter().map(|column| column.name.clone()).collect::<Option<Vec<String>>>();
@@ -189,6 +166,45 @@ impl Analysis<'_> {
             is_restrictable: !is_windowed && !is_distinct_on,
             ..Query::default()
         })
+    }
+
+    /// Walks through the select list, and notes its stars.
+    fn select_list(&mut self, select: &SelectStmt, from: &From, scope: &Scope<'_>) -> Result<()> {
+        for target in &select.target_list {
+            // A star is no expression.
+            match star_of(target) {
+                None => self.walk(target, scope)?,
+                Some(of) => {
+                    self.has_schema_columns |= of.len() > 1;
+                    if self.names_stars {
+                        self.name_star(target, &of, from)?;
+                    } else if self.depth == self.own_depth {
+                        let star = self.named_star(target, &of, from);
+                        self.stars.push(star);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The anchors that divide the result: GROUP BY and DISTINCT leave those whose key is among their columns.
+    fn dividing(&self, select: &SelectStmt, from: &From, scope: &Scope<'_>, outputs: &[Output]) -> Vec<usize> {
+        let mut anchors = from.anchors.clone();
+        if !select.group_clause.is_empty() {
+            let grouped = group_variables(select, scope);
+            anchors.retain(|anchor| self.is_keyed(*anchor, grouped.as_deref()));
+        }
+        if select.distinct_clause.iter().any(|node| node.node.is_some()) {
+            // DISTINCT ON
+            let by: Vec<Variable> =
+                select.distinct_clause.iter().filter_map(|node| expression_variable(node, select, scope)).collect();
+            anchors.retain(|anchor| self.is_keyed(*anchor, Some(&by)));
+        } else if !select.distinct_clause.is_empty() {
+            let by: Vec<Variable> = outputs.iter().filter_map(|output| output.variable).collect();
+            anchors.retain(|anchor| self.is_keyed(*anchor, Some(&by)));
+        }
+        anchors
     }
 
     /// By aggregate with DISTINCT: those of the anchors whose key is given by its argument and by what is grouped by.

@@ -1,7 +1,7 @@
-//! An owner of locks: those that it holds, in the order in which it took them, and the one that it waits for.
+//! The locks of one owner, in the order in which it took them, and the lock that it waits for.
 //!
-//! Owned by a transaction, or by a write that goes straight to its partition and found a lock there. Releases all
-//! locks when it is dropped.
+//! Owned by a transaction, or by a write that goes straight to its partition and has found a lock there. Dropping it
+//! releases all locks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Attention, LockRequest, Owner, Strength};
 use crate::memory::Charge;
 use crate::region::Region;
 
-/// Bytes of a lock: its place in the list of its holder, and its entry with the empty places beside it.
+/// The size of a lock in bytes: its place in the holder's list, and its entry in the table with the empty places beside it.
 const LOCK_BYTES: usize = size_of::<Taken>() + 2 * 48;
 
 /// See the module.
@@ -25,21 +25,21 @@ pub struct LockHolder {
     charge: Charge,
 }
 
-/// A lock that was taken, or made stronger.
+/// A lock that was taken or strengthened.
 struct Taken {
     attention: Arc<Attention>,
     hash: u64,
-    /// How it was held before.
+    /// The strength with which it was held before.
     before: Option<Strength>,
 }
 
 impl LockHolder {
-    /// One without locks, for the session of this number; 0 for one of the RESP door.
+    /// A holder without locks, for the session with this number; 0 for a session of the RESP door.
     pub fn new(region: &Region, pid: i32) -> Self {
         Self::of(region.attention().locks(), pid)
     }
 
-    /// One that will wait for this.
+    /// A holder that is to wait for this request.
     pub fn for_request(request: &LockRequest, pid: i32) -> Self {
         Self::of(request.attention.locks(), pid)
     }
@@ -49,12 +49,12 @@ impl LockHolder {
         Self { table: Arc::clone(table), owner: table.next_owner(pid), taken: Vec::new(), charge }
     }
 
-    /// The identity of the owner, as a write set is told.
+    /// The owner's id, for [`WriteSet::set_owner`](crate::WriteSet::set_owner).
     pub fn id(&self) -> u64 {
         self.owner.id
     }
 
-    /// How many locks were taken or made stronger.
+    /// The number of locks that were taken or strengthened.
     pub fn len(&self) -> usize {
         self.taken.len()
     }
@@ -64,8 +64,8 @@ impl LockHolder {
         self.taken.is_empty()
     }
 
-    /// Locks the row of a key, whether or not there is one, if nobody else has it: else gives what to wait for. The row is
-    /// to be read after this.
+    /// Locks the row of a key, whether or not the row exists, unless another owner has locked it: then returns the request to wait for.
+    /// Read the row after this, not before.
     ///
     /// # Errors
     /// 53200 over the memory bound.
@@ -83,16 +83,16 @@ impl LockHolder {
         }
     }
 
-    /// Resolves when it has the lock.
+    /// Resolves when the lock is taken.
     ///
     /// # Errors
-    /// 40P01 where that would be never; 53200 over the memory bound.
+    /// 40P01 on a deadlock; 53200 over the memory bound.
     pub fn wait<'h>(&'h mut self, request: &LockRequest) -> LockWait<'h> {
         LockWait { holder: self, request: request.clone(), passes: false, is_queued: false }
     }
 
-    /// Resolves when the row is free for such a lock, which it does not take: whoever writes once does not hold up others
-    /// that do, who would then hold up each other without an end.
+    /// Resolves when the row is free for such a lock, but does not take it: single writes that held locks would delay each other without
+    /// end.
     ///
     /// # Errors
     /// As [`Self::wait`].
@@ -116,7 +116,7 @@ impl LockHolder {
         }
     }
 
-    /// Lets go what was taken after the first so many.
+    /// Releases all locks but the first `len`.
     pub fn release_to(&mut self, len: usize) {
         while self.taken.len() > len {
             let Some(taken) = self.taken.pop() else { break };
@@ -191,8 +191,8 @@ impl Drop for LockWait<'_> {
     }
 }
 
-/// The way of a write that goes straight to its partition: the locks that it has waited for, and the one that has stopped
-/// it. Costs nothing where nothing is locked.
+/// The lock waits of a write that goes straight to its partition: the locks that it has waited for, and the one that has stopped it.
+/// Costs nothing while nothing is locked.
 #[derive(Debug, Default)]
 pub struct Way {
     pid: i32,
@@ -202,11 +202,11 @@ pub struct Way {
     has_made_room: bool,
 }
 
-/// How often a write waits for a row to be free and finds it locked again, before it locks the row itself.
+/// How often a write waits for a row and finds it locked again before it takes the lock itself.
 const PASSES_MAX: u32 = 3;
 
 impl Way {
-    /// One for the session of this number; 0 for one of the RESP door.
+    /// For the session with this number; 0 for a session of the RESP door.
     pub fn new(pid: i32) -> Self {
         Self { pid, holder: None, stopped: None, waits: 0, has_made_room: false }
     }
@@ -217,7 +217,7 @@ impl Way {
         self.holder.as_ref().map_or(Owner::NOBODY.id, LockHolder::id)
     }
 
-    /// A write found this lock.
+    /// Notes the lock that has stopped a write.
     pub fn stop(&mut self, request: LockRequest) {
         self.stopped = Some(request);
     }
@@ -227,13 +227,13 @@ impl Way {
         self.stopped.is_some()
     }
 
-    /// The lock that has stopped it; it is not stopped any more.
+    /// Takes the lock that has stopped the write, which is no longer stopped then.
     #[cfg(test)]
     pub(crate) fn take_stopped(&mut self) -> Option<LockRequest> {
         self.stopped.take()
     }
 
-    /// A write had to let other rows go first.
+    /// Notes that a write had to evict other rows first.
     pub(crate) fn note_room(&mut self) {
         self.has_made_room = true;
     }
@@ -244,8 +244,7 @@ impl Way {
         std::mem::take(&mut self.has_made_room)
     }
 
-    /// Waits until the row is free, and if others were faster several times, until the lock is its own, which it keeps
-    /// until it is dropped.
+    /// Waits until the row is free. If others were faster several times, takes the lock and keeps it until this is dropped.
     ///
     /// # Errors
     /// As [`LockHolder::wait`].
@@ -257,18 +256,18 @@ impl Way {
         if passes { holder.pass(&request).await } else { holder.wait(&request).await }
     }
 
-    /// The locks, with an owner made now if there is none.
+    /// The holder of its locks, created now if there is none.
     pub fn holder_for(&mut self, request: &LockRequest) -> &mut LockHolder {
         let pid = self.pid;
         self.holder.get_or_insert_with(|| LockHolder::for_request(request, pid))
     }
 
-    /// The locks that it has.
+    /// The holder of its locks, if it has waited for any.
     pub fn holder(&self) -> Option<&LockHolder> {
         self.holder.as_ref()
     }
 
-    /// Lets all locks go.
+    /// Releases all locks.
     pub fn clear(&mut self) {
         (self.holder, self.stopped, self.waits) = (None, None, 0);
     }

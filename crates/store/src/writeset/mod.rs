@@ -1,7 +1,7 @@
 //! Buffered writes of one transaction, or of one statement that writes several rows.
 //!
-//! Called by sessions and by DML plans; `commit` applies it. Pending rows lie in the same segments and index that
-//! partitions use. Nothing is visible to others before the commit, and everything can be taken back to a mark.
+//! Filled by sessions and by DML plans; `commit` applies it. Pending rows are kept in the same kinds of segments and index
+//! as those of partitions. Others see nothing before the commit, and everything after a mark can be undone.
 //!
 //! ```text
 //!   rows    one per write, in order; a later write of the same key ends the earlier row
@@ -43,19 +43,19 @@ pub struct WriteSet {
     is_blind: bool,
     /// See [`WriteSet::ignore_indexes`].
     ignored: Vec<TableId>,
-    /// Who may write what is locked: the [`LockHolder`](crate::LockHolder) of this number.
+    /// The id of the [`LockHolder`](crate::LockHolder) whose locks do not stop its commit.
     owner: u64,
-    /// What its last commit was stopped by.
+    /// The lock that has stopped its last commit.
     stopped: Option<LockRequest>,
 }
 
-/// What a write set knows of a key.
+/// The pending state of a key.
 pub enum Pending<'a> {
-    /// Nothing: the committed row counts.
+    /// There is no write of this key: the committed row counts.
     Untouched,
     /// The row will be deleted.
     Deleted,
-    /// The row will be this.
+    /// This will be the row.
     Row(RowRef<'a>),
 }
 
@@ -64,13 +64,13 @@ pub enum Pending<'a> {
 pub struct Mark(Vec<staged::Length>);
 
 impl WriteSet {
-    /// Without writes.
+    /// An empty write set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Without writes, and for writes that depend on nothing that was read: what others have committed meanwhile is
-    /// replaced, and no commit fails for it.
+    /// An empty write set for writes that do not depend on anything that was read: they replace what others have committed meanwhile,
+    /// and the commit does not fail because of it.
     pub fn blind() -> Self {
         Self { is_blind: true, ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl WriteSet {
         self.is_blind
     }
 
-    /// Locks of this holder do not stop its commit.
+    /// Sets the holder whose locks do not stop the commit.
     pub fn set_owner(&mut self, holder: u64) {
         self.owner = holder;
     }
@@ -92,12 +92,12 @@ impl WriteSet {
         self.stopped = Some(request);
     }
 
-    /// What the last commit was stopped by: it can be tried again when that is locked.
+    /// Takes the request for the lock that has stopped the last commit. Once that lock is taken, the commit can be tried again.
     pub fn take_stopped(&mut self) -> Option<LockRequest> {
         self.stopped.take()
     }
 
-    /// Every key that was read or written and that nobody else may change, as a lock, in the order in which to take them.
+    /// A lock for every key that was read or written and that nobody else may change, in the order in which to take them.
     pub(crate) fn requests(&self) -> Vec<LockRequest> {
         let mut requests: Vec<LockRequest> = self.staged.iter().flat_map(|staged| staged.requests()).collect();
         requests.sort_by_key(LockRequest::order);
@@ -105,24 +105,24 @@ impl WriteSet {
         requests
     }
 
-    /// Whether a commit would do nothing.
+    /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.staged.iter().all(|staged| staged.is_empty())
     }
 
-    /// Whether a commit has at most so many rows and bytes to apply, and no table to empty.
+    /// Whether a commit has at most this many rows and bytes to apply, and no table to truncate.
     pub fn is_within(&self, rows_max: usize, bytes_max: usize) -> bool {
         let rows: usize = self.staged.iter().map(|staged| staged.row_count()).sum();
         let truncates = self.staged.iter().any(|staged| staged.truncates());
         !truncates && rows <= rows_max && self.row_bytes() <= bytes_max
     }
 
-    /// Bytes of the rows that are pending, about.
+    /// The approximate size of the pending rows in bytes.
     pub(crate) fn row_bytes(&self) -> usize {
         self.staged.iter().map(|staged| staged.row_bytes()).sum()
     }
 
-    /// What is pending for a key.
+    /// The pending state of a key.
     pub fn get(&self, region: &Region, key: &[Datum<'_>]) -> Pending<'_> {
         match self.staged_for(region) {
             Some(staged) => staged.get(key),
@@ -155,14 +155,14 @@ impl WriteSet {
         Ok(staged)
     }
 
-    /// Puts a row in the place of whatever has its key, whose expiry it keeps. `version` is that of the schema which the
-    /// row was made for: 40001 if the table has another one by now. `read_at` is the snapshot of the statement: at commit
-    /// 40001, if another commit changed this key after it.
+    /// Adds a row or replaces the row with its key, whose deadline it keeps. `version` is the version of the schema that the row was made
+    /// for: 40001 if the table has another one by now. `read_at` is the snapshot of the statement: the commit fails with 40001 if another
+    /// commit has changed this key after it.
     pub fn upsert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
         self.put(region, version, read_at, row, Expiry::Keep)
     }
 
-    /// Like [`WriteSet::upsert`], and says how long the row lives.
+    /// Like [`WriteSet::upsert`], but also sets the lifetime of the row.
     pub fn put(
         &mut self,
         region: &Arc<Region>,
@@ -174,7 +174,7 @@ impl WriteSet {
         self.put_passed(region, version, read_at, row, expiry, None)
     }
 
-    /// Like [`WriteSet::put`], of a row that may be one of those that have passed [`Region::check_together`].
+    /// Like [`WriteSet::put`], for a row that may have passed [`Region::check_together`].
     pub fn put_passed(
         &mut self,
         region: &Arc<Region>,
@@ -187,7 +187,7 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, expiry, None, passed)
     }
 
-    /// Like [`WriteSet::put`], with the deadline of the row that is there.
+    /// Like [`WriteSet::put`], but the row keeps the deadline of the existing one.
     pub(crate) fn put_over(
         &mut self,
         region: &Arc<Region>,
@@ -199,13 +199,13 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, life.0, Some(life.1), None)
     }
 
-    /// Adds a row whose key must be new: 23505 at once if the snapshot sees the key or a row with it is pending,
-    /// and at commit if it has appeared since. `version` and `read_at` as for [`WriteSet::upsert`].
+    /// Adds a row whose key must be new: 23505 at once if the snapshot sees a row with this key or one is pending, and at commit if one
+    /// has appeared since. `version` and `read_at` are as for [`WriteSet::upsert`].
     pub fn insert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
         self.insert_living(region, version, read_at, row, Expiry::Table)
     }
 
-    /// Like [`WriteSet::insert`], of a row that may be one of those that have passed [`Region::check_together`].
+    /// Like [`WriteSet::insert`], for a row that may have passed [`Region::check_together`].
     pub fn insert_passed(
         &mut self,
         region: &Arc<Region>,
@@ -217,7 +217,7 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, Expiry::Table, passed)
     }
 
-    /// Like [`WriteSet::insert`], and says how long the row lives.
+    /// Like [`WriteSet::insert`], but also sets the lifetime of the row.
     pub fn insert_living(
         &mut self,
         region: &Arc<Region>,
@@ -272,12 +272,12 @@ impl WriteSet {
         batch.finish()
     }
 
-    /// Removes the row of a key; `version` and `read_at` as for [`WriteSet::upsert`].
+    /// Removes the row of a key. `version` and `read_at` are as for [`WriteSet::upsert`].
     pub fn delete(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
         self.staged_mut(region, version, read_at)?.delete(read_at.timestamp(), key)
     }
 
-    /// Removes all rows of a region, pending ones included. What others commit until this is committed goes too.
+    /// Removes all rows of a region, including pending ones and those that others commit before this is committed.
     pub fn truncate(&mut self, region: &Arc<Region>, read_at: &Snapshot) -> Result<()> {
         let version = region.version();
         self.staged_mut(region, version, read_at)?.truncate();
@@ -326,7 +326,7 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.expect(read_at.timestamp(), key)
     }
 
-    /// At commit 40001, if somebody else has touched a watched key.
+    /// Watches a key: the commit fails with 40001 if somebody else has touched it.
     pub(crate) fn expect_untouched(
         &mut self,
         region: &Arc<Region>,
@@ -337,30 +337,30 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.expect_untouched(watch)
     }
 
-    /// Whether a commit changes anything: not if all there is are keys that must not have changed.
+    /// Whether a commit changes anything. It does not if there are only keys that must not have changed.
     pub(crate) fn changes_anything(&self) -> bool {
         self.staged.iter().any(|staged| staged.changes_anything())
     }
 
-    /// Whether a region holds rows for this transaction; it may say so where all have been deleted one by one.
+    /// Whether a region may hold rows for this transaction. It may say so although all rows have been deleted one by one.
     pub fn may_hold_rows(&self, region: &Region) -> bool {
         let staged = self.staged_for(region);
         staged.is_some_and(Staged::has_rows) || (!staged.is_some_and(Staged::truncates) && region.row_count() > 0)
     }
 
-    /// Where the writes are now.
+    /// A mark of the present point.
     pub fn mark(&self) -> Mark {
         Mark(self.staged.iter().map(|staged| staged.length()).collect())
     }
 
-    /// Takes back every write since a mark.
+    /// Undoes every write since a mark.
     pub fn rollback_to(&mut self, mark: Mark) {
         for (index, staged) in self.staged.iter_mut().enumerate() {
             own(staged).rollback_to(mark.0.get(index).copied().unwrap_or_default());
         }
     }
 
-    /// A frozen picture of what is pending for a region, for scans on other threads. `None`: nothing is.
+    /// A frozen picture of the pending writes of a region, for scans on other threads. `None` if there are none.
     pub fn overlay(&self, region: &Region) -> Option<Arc<Overlay>> {
         self.staged_for(region).filter(|staged| !staged.is_empty()).map(Staged::overlay)
     }
@@ -372,7 +372,7 @@ impl WriteSet {
         written.map(|staged| (staged.region().id(), staged.overlay())).collect()
     }
 
-    /// What there is to commit, by table, and the snapshot that is kept for it.
+    /// The writes to be committed, by table, and the snapshot that is kept for them.
     pub(crate) fn parts(&mut self) -> (&mut [Arc<Staged>], &mut Option<(Snapshot, Hold)>) {
         self.staged.sort_by_key(|staged| staged.region().id());
         (&mut self.staged, &mut self.first_read)

@@ -1,4 +1,4 @@
-//! The expected memory of the groups of an input, by statistics: shown by EXPLAIN, and used for no decision.
+//! The expected memory of the groups of an input, estimated from statistics. EXPLAIN shows it; no decision depends on it.
 
 use std::sync::Arc;
 

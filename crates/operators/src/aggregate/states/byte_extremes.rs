@@ -5,8 +5,8 @@
 //! bytes    ...text of group 7|no longer used|text of group 2|...
 //! ```
 //!
-//! A value that is no longer than the one it takes the place of is written over it. What is no longer used is left out when
-//! the bytes have to grow and a quarter of them is that.
+//! A value that is not longer than the one it replaces is written over it. When the bytes have to grow and a quarter of them is
+//! unused, the unused ones are left out.
 
 use std::ops::Range;
 use std::sync::Arc;

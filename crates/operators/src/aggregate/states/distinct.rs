@@ -1,11 +1,11 @@
-//! Aggregates of values that are counted once: `count(DISTINCT ...)` and others that have DISTINCT.
+//! Aggregates with DISTINCT, such as `count(DISTINCT ...)`.
 //!
 //! ```text
 //!   (group, value)  ->  a table of such pairs  ->  those that are new  ->  the state of the aggregate without DISTINCT
 //! ```
 //!
-//! One table for all groups of a partition, keyed as groups are: a pair of whole numbers takes 8 bytes, and some more for finding it. What
-//! is known of a group is the list of its values.
+//! There is one table for all groups of a partition, with the same kinds of keys as groups: a pair of integers takes 8 bytes, and a few
+//! more for its place in the index. The state of a group is the list of its values.
 
 use std::sync::Arc;
 

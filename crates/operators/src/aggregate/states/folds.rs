@@ -1,4 +1,4 @@
-//! `min` and `max` of values of fixed width, and sums of `double precision`: two values make one.
+//! Aggregates that combine two values into one: `min` and `max` of values of fixed width, and sums of `double precision`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is known of each group for one aggregate.
+//! Aggregate states: what one aggregate keeps for each group.
 
 mod byte_extremes;
 mod counts;
@@ -21,7 +21,7 @@ pub(crate) use folds::{is_ordered, of_extremes, of_float_sums};
 pub(crate) use stock::{Habit, Stock};
 pub(crate) use sums::Sums;
 
-/// What is known of the groups 0, 1, ... for one aggregate.
+/// The states of the groups 0, 1, ... for one aggregate.
 pub(crate) trait State: Send {
     /// Makes sure that there may be so many groups: what they take is charged.
     ///

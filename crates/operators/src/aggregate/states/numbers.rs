@@ -1,4 +1,4 @@
-//! Whole numbers of groups, in half the bits for as long as these are enough.
+//! One integer for each group, stored in half the bits for as long as these are enough.
 
 use datafusion_common::Result;
 

@@ -1,4 +1,4 @@
-//! Which groups have a value: nothing at all while every group has one.
+//! Which groups have a value. Takes no memory while every group has one.
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion_common::Result;

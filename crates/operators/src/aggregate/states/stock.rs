@@ -1,7 +1,7 @@
 //! Aggregates without a state of our own, run by the engine's accumulators.
 //!
-//! Those report their memory only after they have taken rows. So before they are given any, an upper bound for their
-//! kind is charged, and afterwards the charge is set to what they report. Called by `Spec`, which makes one for each
+//! These report their memory only after they have taken rows. So before they are given rows, an upper bound for their
+//! kind is charged; afterwards, the charge is set to what they report. Called by `Spec`, which creates one for each
 //! table.
 
 use std::sync::Arc;

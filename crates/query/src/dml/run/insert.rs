@@ -22,7 +22,7 @@ use crate::dml::returning::{ROWS, rows_schema};
 use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
-use crate::resources::Means;
+use crate::resources::StatementResources;
 use crate::sequences::Numbers;
 use crate::transaction::Transaction;
 
@@ -474,7 +474,7 @@ impl<'a> InsertSink<'a> {
         engine: &Engine,
         parameters: &[Value],
         view: Option<Arc<ReadView>>,
-        means: &Means,
+        resources: &StatementResources,
     ) -> Result<Outcome> {
         let mut outcome = self.outcome;
         let outputs = self.plan.returning.as_ref().map(|returning| &returning.outputs);
@@ -500,7 +500,7 @@ impl<'a> InsertSink<'a> {
             .and_then(|batch| MemTable::try_new(schema, vec![vec![batch]]))
             .map_err(from_datafusion)?;
         let table: Arc<dyn TableProvider> = Arc::new(table);
-        let mut stream = select.over(ROWS, &table)?.stream(engine, parameters, view, means).await?;
+        let mut stream = select.over(ROWS, &table)?.stream(engine, parameters, view, resources).await?;
         // In the order of the rows, whichever way they went.
         let mut numbered: Vec<(Option<i64>, Vec<Value>)> = Vec::new();
         while let Some(batch) = stream.next().await {

@@ -86,7 +86,7 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let catalog = engine.catalog().current();
     let mut transaction = testing::transaction();
-    let means = engine.means(transaction.time, None);
+    let resources = engine.resources(transaction.time, None);
     let done = runtime.block_on(async {
         match select::parse(&parsed(sql).text)? {
             AstStatement::Update(update) => {
@@ -94,7 +94,7 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 let (catalog, transaction) = (&catalog, &mut transaction);
-                let mut run = Run { engine, catalog, transaction, parameters: values, means: &means };
+                let mut run = Run { engine, catalog, transaction, parameters: values, resources: &resources };
                 run.update(&plan).await.map(|outcome| (outcome, columns))
             }
             AstStatement::Delete(delete) => {
@@ -102,7 +102,7 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 let (catalog, transaction) = (&catalog, &mut transaction);
-                let mut run = Run { engine, catalog, transaction, parameters: values, means: &means };
+                let mut run = Run { engine, catalog, transaction, parameters: values, resources: &resources };
                 run.delete(&plan).await.map(|outcome| (outcome, columns))
             }
             other => panic!("{other}"),

@@ -19,12 +19,12 @@ fn planned(engine: &Engine, sql: &str) -> SelectPlan {
 async fn rows(engine: &Engine, select: &SelectPlan) -> String {
     use futures::TryStreamExt;
     let transaction = testing::transaction();
-    let means = engine.means(transaction.time, None);
+    let resources = engine.resources(transaction.time, None);
     let mut transaction = transaction;
     let snapshot = transaction.snapshot(engine.store());
     let view = transaction.view(snapshot, &engine.catalog().current());
     let batches: Vec<RecordBatch> =
-        select.stream_by_engine(engine, &[], view, &means).await.unwrap().try_collect().await.unwrap();
+        select.stream_by_engine(engine, &[], view, &resources).await.unwrap().try_collect().await.unwrap();
     let mut lines: Vec<String> = pretty_format_batches(&batches).unwrap().to_string().lines().map(Into::into).collect();
     lines.sort();
     lines.join("\n")

@@ -1,5 +1,5 @@
-//! Operators that the parser of the planner binds otherwise than PostgreSQL: `IS DISTINCT FROM`, whose right side it reads
-//! to the end of the condition, and the prefix operators `~`, `@`, `|/` and `||/`, whose operand it ends too early.
+//! Operators whose precedence differs between the planner's parser and PostgreSQL: `IS DISTINCT FROM`, whose right side the parser
+//! reads to the end of the condition, and the prefix operators `~`, `@`, `|/` and `||/`, whose operand it ends too early.
 //!
 //! Called once per statement, before anything else looks at the tree. A chain of operators without parentheses stands
 //! in its tree in the order of its text, whatever was bound to what: it is taken apart and put together again.

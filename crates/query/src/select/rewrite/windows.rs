@@ -1,4 +1,4 @@
-//! Windows with names: each function gets what its window stands for, `OVER w` all of it and `OVER (w ...)` what it may add to.
+//! Named windows: replaces the name by the window's definition, for `OVER w` as it is, for `OVER (w ...)` with what the function adds.
 //!
 //! Called while a statement is rewritten. Source: PostgreSQL's `transformWindowDefinitions`.
 

@@ -1,11 +1,11 @@
 //! What is kept of comments, and what becomes of it with the table.
 
-use super::super::stored_definition::KeptTable;
+use super::super::stored_definition::StoredTable;
 use super::{BETWEEN, TablePart, kept_with};
 
 /// What is said, by part.
 fn said(text: &str) -> Vec<(TablePart, String)> {
-    let kept = KeptTable::read("t", text).unwrap();
+    let kept = StoredTable::read("t", text).unwrap();
     kept.comments.iter().map(|(part, text)| (part.clone(), text.to_string())).collect()
 }
 

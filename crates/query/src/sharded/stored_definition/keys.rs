@@ -17,14 +17,14 @@ use crate::sql_types::string_of;
 const MARK: char = '\u{1}';
 
 /// A primary key or a UNIQUE constraint of a table.
-pub(in crate::sharded) struct KeptKey {
-    /// As it was given, or as PostgreSQL would name it.
+pub(in crate::sharded) struct StoredKey {
+    /// As the user gave it, or PostgreSQL's default name.
     pub(in crate::sharded) name: String,
     pub(in crate::sharded) is_primary: bool,
     pub(in crate::sharded) columns: Vec<String>,
 }
 
-/// The name of a constraint that was given none, while what is kept is read.
+/// The marked name of a constraint without a name of its own, while a stored definition is read.
 pub(super) fn marked(name: &str) -> String {
     format!("{MARK}{name}")
 }
@@ -91,7 +91,7 @@ pub(super) fn primary_named(made: &mut CreateStmt, name: &str) -> Vec<String> {
 }
 
 /// The keys of a table that a statement makes, by the names that they have here.
-pub(in crate::sharded) fn keys_of(statement: &CreateStmt) -> Vec<KeptKey> {
+pub(in crate::sharded) fn keys_of(statement: &CreateStmt) -> Vec<StoredKey> {
     let mut made = statement.clone();
     name_keys(&mut made);
     take_keys(&mut made)
@@ -116,14 +116,14 @@ pub(in crate::sharded) fn rename_keys(made: &mut CreateStmt, renamed: impl Fn(&s
 }
 
 /// The keys of a table, all of which have names; those that were given none are without one again.
-pub(super) fn take_keys(made: &mut CreateStmt) -> Vec<KeptKey> {
+pub(super) fn take_keys(made: &mut CreateStmt) -> Vec<StoredKey> {
     let mut keys = Vec::new();
     each_key(made, |constraint, columns| {
         let name = constraint.conname.trim_start_matches(MARK).to_owned();
         if constraint.conname.starts_with(MARK) {
             constraint.conname.clear();
         }
-        keys.push(KeptKey { name, is_primary: is_primary(constraint), columns: columns.to_vec() });
+        keys.push(StoredKey { name, is_primary: is_primary(constraint), columns: columns.to_vec() });
     });
     keys
 }

@@ -2,12 +2,12 @@
 
 use pg_query::NodeEnum;
 
-use super::{BETWEEN, KeptTable};
+use super::{BETWEEN, StoredTable};
 use crate::statement::statement_text;
 
 /// What a table is after statements, as the statements that would make it.
 fn folded(statements: &[&str]) -> Vec<String> {
-    let table = KeptTable::read("t", &statements.join(BETWEEN)).unwrap();
+    let table = StoredTable::read("t", &statements.join(BETWEEN)).unwrap();
     let indexes = table.indexes.into_iter().map(|index| NodeEnum::IndexStmt(Box::new(index)));
     let all = std::iter::once(NodeEnum::CreateStmt(table.made)).chain(indexes);
     all.map(|node| statement_text(&node).unwrap()).collect()
@@ -141,7 +141,7 @@ fn keys_of_the_same_columns_are_twins() {
         ("PRIMARY KEY (k), UNIQUE (k)", true),
         ("UNIQUE (n, k), UNIQUE (k), CONSTRAINT other UNIQUE (n, k)", true),
     ] {
-        let table = KeptTable::read("t", &format!("CREATE TABLE t (k int, n int, {keys})")).unwrap();
+        let table = StoredTable::read("t", &format!("CREATE TABLE t (k int, n int, {keys})")).unwrap();
         assert_eq!(table.has_twins(), expected, "{keys}");
     }
 }
@@ -191,7 +191,7 @@ fn a_table_is_renamed_with_its_indexes() {
 fn what_is_not_known_of_an_expression_is_refused() {
     let read = |change: &str| {
         let text = ["CREATE TABLE t (k int, v text, w text)", "CREATE INDEX a ON t (f(t.v))", change].join(BETWEEN);
-        KeptTable::read("t", &text).map(|table| table.indexes.len())
+        StoredTable::read("t", &text).map(|table| table.indexes.len())
     };
     for change in ["ALTER TABLE t DROP COLUMN w", "ALTER TABLE t RENAME w TO x"] {
         assert_eq!(read(change).unwrap_err().sqlstate(), "0A000", "{change}");

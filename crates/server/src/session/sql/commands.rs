@@ -1,6 +1,6 @@
 //! Commands about the session itself and its transaction: SET, SAVEPOINT, PREPARE, FETCH, LISTEN and their like.
 //!
-//! Called by `run`. One table says what each does; what takes more than a line is in the file of its subject, or below.
+//! Called by `run`. One `match` carries out each command; what takes more than a line is in the file of its subject, or below.
 
 use std::sync::Arc;
 

@@ -28,14 +28,14 @@ impl SqlSession {
         let mark = transaction.mark();
         let engine = self.engine()?;
         let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
-        let mut means = self.means_to_write(&engine, &transaction);
-        let _interest = means.watch();
+        let mut resources = self.resources_to_write(&engine, &transaction);
+        let _interest = resources.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, done) = engine
             .on_pool(async move {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
                 let done = {
-                    let work = ddl::run(&pool, transaction, &statement, in_block, &means);
+                    let work = ddl::run(&pool, transaction, &statement, in_block, &resources);
                     tokio::pin!(work);
                     let done = tokio::select! {
                         biased;
@@ -45,7 +45,7 @@ impl SqlSession {
                     match done {
                         Ok(done) => done,
                         // What changes other servers says itself whether it has.
-                        Err(why) if means.stop(&why) => work.await,
+                        Err(why) if resources.stop(&why) => work.await,
                         Err(why) => Err(why),
                     }
                 };

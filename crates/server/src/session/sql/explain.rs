@@ -86,15 +86,15 @@ impl SqlSession {
         }
         let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
         let cancel = self.cancel.clone();
-        let mut means = self.means(&engine, time);
-        let _interest = means.watch();
+        let mut resources = self.resources(&engine, time);
+        let _interest = resources.watch();
         let lines = engine
             .on_pool(async move {
                 let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => Err(cancel.error()),
-                    lines = explain::query(&pool, select, &parameters, view, &means, options) => lines,
+                    lines = explain::query(&pool, select, &parameters, view, &resources, options) => lines,
                 }
             })
             .await??;

@@ -38,7 +38,7 @@ pub use ashlar_query::Column;
 use ashlar_query::object_columns::announce_parameters;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
-use ashlar_query::{Engine, Means, StatementTime, grammar};
+use ashlar_query::{Engine, StatementResources, StatementTime, grammar};
 use ashlar_query::{Identity, OpenCursor};
 use ashlar_shard::snapshot::Moment;
 use ashlar_store::Reservation;
@@ -326,20 +326,20 @@ impl SqlSession {
     }
 
     /// The resources of a statement that began at this time.
-    fn means(&self, engine: &Engine, time: StatementTime) -> Means {
-        let mut means = engine.means(time, self.settings.query_memory_max);
-        self.set_barrier(&mut means, self.isolation());
-        means
+    fn resources(&self, engine: &Engine, time: StatementTime) -> StatementResources {
+        let mut resources = engine.resources(time, self.settings.query_memory_max);
+        self.set_barrier(&mut resources, self.isolation());
+        resources
     }
 
     /// The same for a statement that writes to tables of this server or locks their rows: it holds the transaction, and the session does
     /// not.
-    fn means_to_write(&self, engine: &Engine, transaction: &Transaction) -> Means {
-        let mut means = engine.means(transaction.time, self.settings.query_memory_max);
-        self.set_barrier(&mut means, transaction.isolation);
+    fn resources_to_write(&self, engine: &Engine, transaction: &Transaction) -> StatementResources {
+        let mut resources = engine.resources(transaction.time, self.settings.query_memory_max);
+        self.set_barrier(&mut resources, transaction.isolation);
         // Who writes goes by what is there, and not by what a replica has of it.
-        means.reads_replicas = false;
-        means
+        resources.reads_replicas = false;
+        resources
     }
 
     /// The token that cancels what the session is running.

@@ -174,13 +174,13 @@ impl SqlSession {
         let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
-        let mut means = self.means(&engine, time);
-        let _interest = means.watch();
+        let mut resources = self.resources(&engine, time);
+        let _interest = resources.watch();
         let (pool, types, cancel) = (Arc::clone(&engine), types.to_vec(), self.cancel.clone());
         let work = async move {
             let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
             let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
-            let batches = select.collect(&pool, &[], view, &means).await?;
+            let batches = select.collect(&pool, &[], view, &resources).await?;
             let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
             batch
                 .columns()

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayData, RecordBatch};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, Value};
 use ashlar_query::select::SelectPlan;
-use ashlar_query::{Column, Engine, Means};
+use ashlar_query::{Column, Engine, StatementResources};
 use ashlar_store::{ColumnReader, ReadView, Reservation};
 use futures::StreamExt;
 use tokio::sync::mpsc;
@@ -69,17 +69,17 @@ impl RowSource {
         plan: fn(&ashlar_query::Statement) -> Option<&SelectPlan>,
         parameters: Vec<Value>,
         view: Arc<ReadView>,
-        means: Means,
+        resources: StatementResources,
     ) -> Result<Self> {
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         let pool = Arc::clone(engine);
         let task = engine.spawn(async move {
             let outcome = async {
                 let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
-                let mut stream = plan.stream_by_engine(&pool, &parameters, view, &means).await?;
+                let mut stream = plan.stream_by_engine(&pool, &parameters, view, &resources).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(ashlar_query::from_datafusion)?;
-                    if batch.num_rows() > 0 && !hand_over(&sender, batch, &means).await? {
+                    if batch.num_rows() > 0 && !hand_over(&sender, batch, &resources).await? {
                         // The connection has lost interest.
                         return Ok(());
                     }
@@ -87,7 +87,7 @@ impl RowSource {
                 Ok(())
             };
             if let Err(error) = outcome.await {
-                means.pause();
+                resources.pause();
                 // If nobody listens any more, nobody has to be told.
                 let _ = sender.send(Err(error)).await;
             }
@@ -171,17 +171,21 @@ impl RowSource {
 }
 
 /// Hands a batch to the connection; returns whether the connection wants more. While there is no room for it, other queries may run.
-async fn hand_over(sender: &mpsc::Sender<Result<RecordBatch>>, batch: RecordBatch, means: &Means) -> Result<bool> {
+async fn hand_over(
+    sender: &mpsc::Sender<Result<RecordBatch>>,
+    batch: RecordBatch,
+    resources: &StatementResources,
+) -> Result<bool> {
     let batch = match sender.try_send(Ok(batch)) {
         Ok(()) => return Ok(true),
         Err(TrySendError::Closed(_)) => return Ok(false),
         Err(TrySendError::Full(batch)) => batch,
     };
-    means.pause();
+    resources.pause();
     if scope(&TO_CONNECTION, sender.send(batch)).await.is_err() {
         return Ok(false);
     }
-    means.resume().await?;
+    resources.resume().await?;
     Ok(true)
 }
 

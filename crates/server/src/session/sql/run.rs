@@ -246,10 +246,10 @@ impl SqlSession {
         if !is_idle {
             self.transaction = Some(transaction);
         }
-        let mut means = self.means(&engine, time);
-        self.settle_moment(&mut means, common, stays, homes);
-        let asked = self.offer_own(&mut means);
-        let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)?;
+        let mut resources = self.resources(&engine, time);
+        self.settle_moment(&mut resources, common, stays, homes);
+        let asked = self.offer_own(&mut resources);
+        let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, resources)?;
         Ok((source, asked))
     }
 
@@ -467,9 +467,14 @@ impl SqlSession {
     ) -> Result<(Transaction, Option<Result<Outcome>>)> {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
-        let means = self.means_to_write(&engine, &transaction);
-        let mut run =
-            Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters, means: &means };
+        let resources = self.resources_to_write(&engine, &transaction);
+        let mut run = Run {
+            engine: &engine,
+            catalog: &catalog,
+            transaction: &mut transaction,
+            parameters,
+            resources: &resources,
+        };
         let outcome = run.change_few(&statement.kind).transpose();
         Ok((transaction, outcome))
     }
@@ -485,14 +490,14 @@ impl SqlSession {
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
         let (statement, parameters) = (Arc::clone(statement), parameters.to_vec());
         let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
-        let mut means = self.means_to_write(&engine, &transaction);
-        let _interest = means.watch();
+        let mut resources = self.resources_to_write(&engine, &transaction);
+        let _interest = resources.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, outcome) = engine
             .on_pool(async move {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
-                let (catalog, parameters, means) = (&catalog, &parameters, &means);
-                let mut run = Run { engine: &pool, catalog, transaction, parameters, means };
+                let (catalog, parameters, resources) = (&catalog, &parameters, &resources);
+                let mut run = Run { engine: &pool, catalog, transaction, parameters, resources };
                 let work = async {
                     match &statement.kind {
                         Kind::Insert(plan) => run.insert(plan).await,

@@ -31,7 +31,7 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
-use ashlar_query::{Barrier, Means};
+use ashlar_query::{Barrier, StatementResources};
 use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::Lease;
@@ -177,6 +177,16 @@ impl Sending<'_> {
     }
 }
 
+/// Values of parameters with their types, as a route reads them.
+fn parameters<'a>(values: &[ValueOf<'a>], types: &[u32]) -> Vec<Parameter<'a>> {
+    let parameter = |(place, (format, bytes)): (usize, &ValueOf<'a>)| Parameter {
+        oid: types.get(place).copied().unwrap_or(0),
+        is_binary: *format == ValueFormat::Binary,
+        bytes: *bytes,
+    };
+    values.iter().enumerate().map(parameter).collect()
+}
+
 /// Whether a shard is likely to be sent the same text again, and its connections remember it.
 fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
     let is_own = matches!(sent.text, Cow::Borrowed(_));
@@ -185,13 +195,13 @@ fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
 
 impl SqlSession {
     /// What the engine cannot read of shards now, at the isolation level of the transaction.
-    pub(super) fn set_barrier(&self, means: &mut Means, isolation: Isolation) {
-        means.role = Arc::clone(&self.role);
+    pub(super) fn set_barrier(&self, resources: &mut StatementResources, isolation: Isolation) {
+        resources.role = Arc::clone(&self.role);
         if self.settings.sharded_snapshots {
-            means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
+            resources.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
-        means.reads_replicas = self.may_read_replicas();
-        means.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
+        resources.reads_replicas = self.may_read_replicas();
+        resources.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
@@ -331,17 +341,9 @@ impl SqlSession {
         let types: Vec<u32> = plan.described().map_or_else(|| declared.clone(), |(types, _)| types.to_vec());
         let expected = if describe { None } else { plan.expected() };
         let values: Vec<ValueOf<'_>> = raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
-        let given = values.iter().enumerate().map(|(place, (format, bytes))| Parameter {
-            oid: types.get(place).copied().unwrap_or(0),
-            is_binary: *format == ValueFormat::Binary,
-            bytes: *bytes,
-        });
-        let given: Vec<Parameter<'_>> = given.collect();
+        let given = parameters(&values, &types);
         let preferred = self.remotes.first().map(|remote| Arc::clone(&remote.server));
-        let keys = match plan.route.generator() {
-            Some(generator) => Some(Box::pin(self.keys(&plan.route.tables()[0].rule, generator)).await?),
-            None => None,
-        };
+        let keys = self.generated_keys(plan).await?;
         let make = |generator| match &keys {
             Some(keys) => keys.make(generator),
             None => Err(Error::internal("a key is made that nobody has asked for")),
@@ -368,14 +370,7 @@ impl SqlSession {
         }
         let decision = decision?;
         let is_write = plan.route.is_write();
-        let forward = match &decision {
-            Decision::Forward(forward) if is_one_shard(&decision) => {
-                Some(forward).filter(|forward| !self.is_read_elsewhere(plan, forward.statements[0].server))
-            }
-            Decision::Forward(forward) if is_write => Some(forward),
-            _ => None,
-        };
-        let Some(forward) = forward else {
+        let Some(forward) = self.forwarded(plan, &decision) else {
             if sent.is_some() {
                 return Err(Error::internal("the plan of another text was to be run by the engine"));
             }
@@ -386,25 +381,19 @@ impl SqlSession {
             if let Decision::Forward(forward) = &decision
                 && is_gathered(&decision)
             {
-                let (values, types) = (values.as_slice(), types.as_slice());
-                let joined = forward.by_server();
-                let (forward, parts) = match &joined {
-                    Some(joined) => (joined, forward.statements.as_slice()),
-                    None => (forward, &[][..]),
-                };
                 let several = Several {
                     forward,
-                    parts,
-                    values,
-                    declared: types,
-                    types,
+                    parts: &[],
+                    values: &values,
+                    declared: &types,
+                    types: &types,
                     expected,
                     has_rows: true,
                     rows_max,
                     describe,
                 };
                 *kind = RouteKind::Shards;
-                if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
+                if let Some(executed) = self.gather_by_server(portal, plan, &several, sink).await? {
                     return Ok(executed);
                 }
             }
@@ -432,6 +421,41 @@ impl SqlSession {
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
         self.run_one(portal, plan, &several, sink).await
+    }
+
+    /// The keys of the rows to be inserted, if the statement leaves them to their table's generator.
+    async fn generated_keys(&self, plan: &ShardedPlan) -> Result<Option<Keys>> {
+        match plan.route.generator() {
+            Some(generator) => Ok(Some(Box::pin(self.keys(&plan.route.tables()[0].rule, generator)).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What is forwarded to shards as it is: a statement for one shard, and every write. `None`: rows are merged here or by the engine.
+    fn forwarded<'d, 'r>(&self, plan: &ShardedPlan, decision: &'d Decision<'r>) -> Option<&'d Forward<'r>> {
+        match decision {
+            Decision::Forward(forward) if is_one_shard(decision) => {
+                Some(forward).filter(|forward| !self.is_read_elsewhere(plan, forward.statements[0].server))
+            }
+            Decision::Forward(forward) if plan.route.is_write() => Some(forward),
+            _ => None,
+        }
+    }
+
+    /// Merges the rows of several shards, and asks those of one server in one statement. `None`: the engine has to merge them.
+    async fn gather_by_server<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        sink: &mut S,
+    ) -> Result<Option<Executed>> {
+        let joined = several.forward.by_server();
+        let several = match &joined {
+            Some(joined) => Several { forward: joined, parts: several.forward.statements.as_slice(), ..*several },
+            None => *several,
+        };
+        Box::pin(self.gather(portal, plan, &several, sink)).await
     }
 
     /// 0A000 where a REPEATABLE READ transaction would write to several shards of which it has no common snapshot.

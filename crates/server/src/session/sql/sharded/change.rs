@@ -63,9 +63,9 @@ impl SqlSession {
         let mut closed: BTreeSet<usize> = BTreeSet::new();
         for _ in 0..PASSES_MAX {
             let (own, parameters, before_this) = (Arc::clone(statement), parameters.to_vec(), before.take());
-            let found = self.work_with_own(move |engine, view, means| async move {
+            let found = self.work_with_own(move |engine, view, resources| async move {
                 let Kind::ShardChange(plan) = &own.kind else { return Err(no_change()) };
-                plan.find(&engine, &parameters, view, &means, before_this).await
+                plan.find(&engine, &parameters, view, &resources, before_this).await
             });
             let mut rows = found.await?;
             // Before any row is locked: who waits for the table has none that another one waits for.

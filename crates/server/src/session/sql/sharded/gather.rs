@@ -14,7 +14,7 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::backend::{Described, Ended, Progress, Step, Taker};
-use ashlar_shard::merge::{Field, Merger};
+use ashlar_shard::merge::{Field, Gathering, Merger};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Merge, ShardStatement};
 use ashlar_shard::snapshot::Snapshots;
@@ -45,7 +45,7 @@ impl SqlSession {
         several: &Several<'_>,
         sink: &mut S,
     ) -> Result<Option<Executed>> {
-        let Several { forward, rows_max, describe, .. } = *several;
+        let Several { forward, rows_max, .. } = *several;
         // Other connections do not read what the transaction's own have written, or would all be as of one moment.
         if rows_max > 0 || !self.remotes.is_empty() || self.isolation() == Isolation::RepeatableRead {
             return Ok(None);
@@ -54,64 +54,23 @@ impl SqlSession {
         let mut servers: Vec<&str> = forward.statements.iter().map(|sent| sent.server).collect();
         servers.sort_unstable();
         servers.dedup();
-        let mut leases: Vec<Lease> = Vec::with_capacity(servers.len());
-        for server in &servers {
-            // A moment is one of servers that write.
-            let lent = match self.settings.sharded_snapshots {
-                true => self.lend(server).await,
-                false => self.lend_to_read(server).await,
-            };
-            leases.push(lent?);
-        }
-        let of = |sent: &ShardStatement<'_>| servers.iter().position(|server| *server == sent.server).unwrap_or(0);
-        let lines: Vec<usize> = forward.statements.iter().map(of).collect();
+        let mut leases = self.lend_each(&servers).await?;
+        let lines: Vec<usize> = forward.statements.iter().map(|sent| line_of(&servers, sent.server)).collect();
         let mut formats: Vec<ValueFormat> = portal.formats.to_vec();
         // What all of them answer with; where nobody knows, it is what the first says.
         let mut expected = several.expected.cloned();
         let mut merger = None;
         if let Merge::Rows(gathering) = &forward.merge {
-            let merge = gathering.merge;
-            let mut fields = Vec::new();
-            // Columns of several shards of a server are counted in one statement: each has to have the same ones.
-            let is_counted = !several.parts.is_empty();
-            if !(merge.keys.is_empty() && merge.aggregates.is_empty()) || is_counted {
-                let first = &forward.statements[0];
-                let gathered = self.gathered(plan, several, &mut leases[lines[0]]).await?;
-                if let Some(told) = &expected {
-                    told.check_shown(first.server, &gathered, merge.hidden)?;
-                }
-                formats.resize(formats.len() + merge.hidden, ValueFormat::Text);
-                let is_binary = |at: usize| !describe && formats.get(at) == Some(&ValueFormat::Binary);
-                let columns = gathered.columns.iter().flatten().enumerate();
-                fields.extend(columns.map(|(at, column)| Field { oid: column.oid, is_binary: is_binary(at) }));
-                for part in several.parts {
-                    let line = servers.iter().position(|server| *server == part.server).unwrap_or(0);
-                    let (_, types) = several.own(part);
-                    let checked = leases[line].check((&part.text, true), &types, &gathered);
-                    stoppable(checked, &self.cancel).await.map_err(|error| own_place(error, plan, part))?;
-                }
-                if gathered.has_own_types() && !self.has_one_type(plan, several, &servers, &mut leases).await? {
-                    return Ok(None);
-                }
-                expected = Some(gathered);
-            }
-            let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
-            match Merger::new(gathering, &fields, forward.statements.len(), is_c_collated) {
-                Ok(made) => merger = Some((made, merge.hidden)),
-                Err(error) if error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
-                Err(error) => return Err(error),
+            let columns = (&mut formats, &mut expected);
+            let connections = (servers.as_slice(), leases.as_mut_slice());
+            merger = self.row_merger(plan, several, gathering, connections, columns).await?;
+            if merger.is_none() {
+                return Ok(None);
             }
         }
         let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected };
         stoppable(asked.check_later(&mut leases), &self.cancel).await?;
-        let mut snapshots = None;
-        if self.settings.sharded_snapshots {
-            let (fleet, pool) = self.pool()?;
-            let taken = Snapshots::take(&fleet, &pool, &self.role, &servers);
-            let taken = stoppable(taken, &self.cancel).await?;
-            leases.iter_mut().zip(&servers).try_for_each(|(lease, server)| taken.begin(server, lease))?;
-            snapshots = Some(taken);
-        }
+        let snapshots = self.common_snapshots(&servers, &mut leases).await?;
         let held = self.shared.engine.store().reservation();
         let cancel = self.cancel.clone();
         let ended = match &mut merger {
@@ -140,6 +99,76 @@ impl SqlSession {
         Ok(ended?.map(|ended| super::ended_as(ended, portal, "", "")))
     }
 
+    /// Borrows a connection to each of these servers, in this order.
+    async fn lend_each(&mut self, servers: &[&str]) -> Result<Vec<Lease>> {
+        let mut leases: Vec<Lease> = Vec::with_capacity(servers.len());
+        for server in servers {
+            // A moment is one of servers that write.
+            let lent = match self.settings.sharded_snapshots {
+                true => self.lend(server).await,
+                false => self.lend_to_read(server).await,
+            };
+            leases.push(lent?);
+        }
+        Ok(leases)
+    }
+
+    /// Takes snapshots of one moment on all of these servers, and begins to read them, if the session wants that.
+    async fn common_snapshots(&mut self, servers: &[&str], leases: &mut [Lease]) -> Result<Option<Snapshots>> {
+        if !self.settings.sharded_snapshots {
+            return Ok(None);
+        }
+        let (fleet, pool) = self.pool()?;
+        let taken = Snapshots::take(&fleet, &pool, &self.role, servers);
+        let taken = stoppable(taken, &self.cancel).await?;
+        leases.iter_mut().zip(servers).try_for_each(|(lease, server)| taken.begin(server, lease))?;
+        Ok(Some(taken))
+    }
+
+    /// Makes the merger of the shards' rows, with the number of columns that are added for it; `None` if the engine has to merge them.
+    /// The formats of these columns, and what the shards answer with if that matters, are put into `formats` and `expected`.
+    async fn row_merger(
+        &self,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        gathering: &Gathering<'_>,
+        (servers, leases): (&[&str], &mut [Lease]),
+        (formats, expected): (&mut Vec<ValueFormat>, &mut Option<Arc<Described>>),
+    ) -> Result<Option<(Merger, usize)>> {
+        let statements = &several.forward.statements;
+        let merge = gathering.merge;
+        let mut fields = Vec::new();
+        // Columns of several shards of a server are counted in one statement: each has to have the same ones.
+        let is_counted = !several.parts.is_empty();
+        if !(merge.keys.is_empty() && merge.aggregates.is_empty()) || is_counted {
+            let first = &statements[0];
+            let gathered = self.gathered(plan, several, &mut leases[line_of(servers, first.server)]).await?;
+            if let Some(told) = expected.as_ref() {
+                told.check_shown(first.server, &gathered, merge.hidden)?;
+            }
+            formats.resize(formats.len() + merge.hidden, ValueFormat::Text);
+            let is_binary = |at: usize| !several.describe && formats.get(at) == Some(&ValueFormat::Binary);
+            let columns = gathered.columns.iter().flatten().enumerate();
+            fields.extend(columns.map(|(at, column)| Field { oid: column.oid, is_binary: is_binary(at) }));
+            for part in several.parts {
+                let lease = &mut leases[line_of(servers, part.server)];
+                let (_, types) = several.own(part);
+                let checked = lease.check((&part.text, true), &types, &gathered);
+                stoppable(checked, &self.cancel).await.map_err(|error| own_place(error, plan, part))?;
+            }
+            if gathered.has_own_types() && !self.has_one_type(plan, several, servers, leases).await? {
+                return Ok(None);
+            }
+            *expected = Some(gathered);
+        }
+        let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
+        match Merger::new(gathering, &fields, statements.len(), is_c_collated) {
+            Ok(made) => Ok(Some((made, merge.hidden))),
+            Err(error) if error.code() == ErrorCode::FeatureNotSupported => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What shards answer with where their rows are put together: the first of them is asked, once for a plan.
     async fn gathered(&self, plan: &ShardedPlan, several: &Several<'_>, lease: &mut Lease) -> Result<Arc<Described>> {
         if let Some(known) = plan.gathered() {
@@ -166,7 +195,7 @@ impl SqlSession {
     ) -> Result<bool> {
         let mut known: Vec<Option<Vec<u32>>> = vec![None; servers.len()];
         for part in several.parts {
-            let line = servers.iter().position(|server| *server == part.server).unwrap_or(0);
+            let line = line_of(servers, part.server);
             let (_, types) = several.own(part);
             let described = stoppable(leases[line].describe(&part.text, &types), &self.cancel).await;
             let described = described.map_err(|error| own_place(error, plan, part))?;
@@ -179,6 +208,11 @@ impl SqlSession {
         }
         Ok(true)
     }
+}
+
+/// The place of the connection to a server among those of these servers.
+fn line_of(servers: &[&str], server: &str) -> usize {
+    servers.iter().position(|known| *known == server).unwrap_or(0)
 }
 
 /// A SELECT on its way to several shards.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::sharded::{OwnRead, Piece};
-use ashlar_query::{Barrier, Engine, Means};
+use ashlar_query::{Barrier, Engine, StatementResources};
 use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
 use ashlar_store::{ReadView, Reservation};
@@ -29,10 +29,13 @@ const PIECES_MAX: usize = 3;
 impl SqlSession {
     /// Where a statement of the engine needs the transaction's connections, or what it sees is fixed while the session waits: what it asks for.
     /// Each shard at a moment of its own, or at that of the transaction: a statement's own snapshot of several has none of these writes.
-    pub(in crate::session::sql) fn offer_own(&self, means: &mut Means) -> Option<mpsc::Receiver<OwnRead>> {
-        let has_written = matches!(&means.barrier, Barrier::Written(written) if !written.is_empty());
-        let is_asked = means.is_fixed || (has_written && means.reads_own());
-        is_asked.then(|| means.offer_own())
+    pub(in crate::session::sql) fn offer_own(
+        &self,
+        resources: &mut StatementResources,
+    ) -> Option<mpsc::Receiver<OwnRead>> {
+        let has_written = matches!(&resources.barrier, Barrier::Written(written) if !written.is_empty());
+        let is_asked = resources.is_fixed || (has_written && resources.reads_own());
+        is_asked.then(|| resources.offer_own())
     }
 
     /// Reads what a query asks for, until it has all.
@@ -65,7 +68,7 @@ impl SqlSession {
     pub(super) async fn work_with_own<T, F, W>(&mut self, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(Arc<Engine>, Arc<ReadView>, Means) -> W + Send + 'static,
+        F: FnOnce(Arc<Engine>, Arc<ReadView>, StatementResources) -> W + Send + 'static,
         W: Future<Output = Result<T>> + Send + 'static,
     {
         let catalog = self.catalog();
@@ -75,17 +78,17 @@ impl SqlSession {
         let view = transaction.view(snapshot, &catalog);
         let time = transaction.time;
         self.transaction = Some(transaction);
-        let mut means = self.means(&engine, time);
+        let mut resources = self.resources(&engine, time);
         // Who writes goes by what is there, and not by what a replica has of it.
-        means.reads_replicas = false;
-        let asked = self.offer_own(&mut means);
-        let _interest = means.watch();
+        resources.reads_replicas = false;
+        let asked = self.offer_own(&mut resources);
+        let _interest = resources.watch();
         let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
         let done = engine.spawn(async move {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(cancel.error()),
-                done = work(pool, view, means) => done,
+                done = work(pool, view, resources) => done,
             }
         })?;
         self.serve_own(done, asked).await

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result};
-use ashlar_query::Means;
+use ashlar_query::StatementResources;
 use ashlar_query::ddl::Ddl;
 use ashlar_query::sharded::{Homes, moment_of_each, moment_of_transaction};
 use ashlar_query::statement::Kind;
@@ -97,18 +97,18 @@ impl SqlSession {
     /// each when it begins, where it `stays` while other statements run.
     pub(in crate::session::sql) fn settle_moment(
         &self,
-        means: &mut Means,
+        resources: &mut StatementResources,
         common: Option<Arc<Moment>>,
         stays: bool,
         homes: Homes,
     ) {
         if common.is_some() {
-            means.barrier = self.written();
-            means.moment = common;
+            resources.barrier = self.written();
+            resources.moment = common;
         }
-        means.is_fixed = stays && homes.shards;
-        if means.is_fixed && means.moment.is_none() {
-            means.moment = moment_of_each(&self.catalog(), &self.role, means.reads_replicas);
+        resources.is_fixed = stays && homes.shards;
+        if resources.is_fixed && resources.moment.is_none() {
+            resources.moment = moment_of_each(&self.catalog(), &self.role, resources.reads_replicas);
         }
     }
 

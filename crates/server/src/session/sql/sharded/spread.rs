@@ -116,9 +116,9 @@ impl SqlSession {
         parameters: &[Value],
     ) -> Result<SpreadRows> {
         let (own, parameters) = (Arc::clone(statement), parameters.to_vec());
-        let rows = self.work_with_own(move |engine, view, means| async move {
+        let rows = self.work_with_own(move |engine, view, resources| async move {
             let Kind::Spread(plan) = &own.kind else { return Err(not_spread()) };
-            plan.compute(&engine, &parameters, view, &means).await
+            plan.compute(&engine, &parameters, view, &resources).await
         });
         rows.await
     }
