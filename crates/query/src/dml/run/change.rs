@@ -69,7 +69,7 @@ impl<'p> Update<'p> {
             }
             Ok(new)
         };
-        let mut ahead = Ahead::new(&plan.region, schema.version, &[]);
+        let mut ahead = Ahead::new(&plan.region, schema.version, &[], run.engine.store().reservation());
         for row in 0..batch.num_rows() {
             let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
             // PostgreSQL updates it once.

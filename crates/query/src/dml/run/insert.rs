@@ -9,7 +9,9 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock::with_time;
 use ashlar_store::arrow_types::to_arrow_field;
-use ashlar_store::{ColumnReader, Expiry, Mutation, Passed, Pending, ReadView, RowRef, Snapshot, Way, build_array};
+use ashlar_store::{
+    ColumnReader, Expiry, Mutation, Passed, Pending, ReadView, RowRef, Snapshot, Store, Way, build_array,
+};
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
@@ -218,11 +220,12 @@ pub(super) struct InsertSink<'a> {
     parameters: Vec<(Field, ArrayRef)>,
     /// Those that the session is given.
     numbers: Numbers,
+    store: &'a Store,
 }
 
 impl<'a> InsertSink<'a> {
     pub(super) fn new(
-        engine: &Engine,
+        engine: &'a Engine,
         plan: &'a InsertPlan,
         snapshot: Snapshot,
         values: &[Value],
@@ -239,7 +242,8 @@ impl<'a> InsertSink<'a> {
         }
         let store = engine.store();
         let numbers = numbers.clone();
-        Ok(Self { plan, snapshot, outcome: Outcome::new(store), touched: Seen::new(store), parameters, numbers })
+        let (outcome, touched) = (Outcome::new(store), Seen::new(store));
+        Ok(Self { plan, snapshot, outcome, touched, parameters, numbers, store })
     }
 
     /// Whether more than one row was written.
@@ -281,7 +285,7 @@ impl<'a> InsertSink<'a> {
         let made = |at: usize| {
             filled(plan, default_row(plan, defaults, &numbers, |_| false)?, &rows[at], parameters, computed)
         };
-        let mut ahead = Ahead::new(&plan.region, plan.schema.version, &counted);
+        let mut ahead = Ahead::new(&plan.region, plan.schema.version, &counted, self.store.reservation());
         for (at, cells) in rows.iter().enumerate() {
             let drawn: Vec<usize> =
                 counted.iter().copied().filter(|&ordinal| is_default(plan, cells, ordinal)).collect();
@@ -321,7 +325,7 @@ impl<'a> InsertSink<'a> {
             }
             Ok(values)
         };
-        let mut ahead = Ahead::new(&plan.region, schema.version, &drawn);
+        let mut ahead = Ahead::new(&plan.region, schema.version, &drawn, self.store.reservation());
         for row in 0..batch.num_rows() {
             let values = ahead.row(row, batch.num_rows(), made);
             let values = numbered(plan, values, &drawn, &numbers)?;
