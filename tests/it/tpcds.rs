@@ -5,7 +5,7 @@
 //! `ASHLAR_TPCDS_SEED` another third; `ASHLAR_TPCDS=all ./x test tpcds` asks all, in some ten minutes, and says what each needed.
 //!
 //! `ASHLAR_TPCDS=peaks ./x test tpcds` asks all at scale factor 1, or at that of `ASHLAR_TPCDS_SCALE`, and compares what the largest operator of
-//! each query held, by ours and by DataFusion's.
+//! each query held, by ours and by DataFusion's; of large ones it says which they were, what was expected of them and how many rows they had.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,10 +88,12 @@ fn peaks_are_lower() {
     server.stop();
 }
 
-/// Says what the largest operator of each query held. Queries in which one of DataFusion's holds much, those of them of which the largest of ours
-/// holds a fifth less, and what went wrong.
+/// Says what the largest operator of each query held, and which one it was. Queries in which one of DataFusion's holds much, those of them of which
+/// the largest of ours holds a fifth less, and what went wrong.
 async fn compare_peaks(own: &Client, stock: &Client) -> (usize, usize, Vec<String>) {
     let (mut large, mut less, mut faults) = (0, 0, Vec::new());
+    // Of those that do not hold a fifth less: the kinds of both operators, and how many queries have them.
+    let mut kinds: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     say(&format!("{:<8}{:>12}{:>12}{:>8}", "query", "stock kB", "own kB", "%"));
     for (name, sql) in asked(true) {
         let of_stock = largest(stock, &sql).await.context("stock operators");
@@ -103,22 +105,104 @@ async fn compare_peaks(own: &Client, stock: &Client) -> (usize, usize, Vec<Strin
                 continue;
             }
         };
-        let share = 100 * of_own / of_stock.max(1);
-        say(&format!("{name:<8}{of_stock:>12}{of_own:>12}{share:>8}"));
-        if of_stock > LARGE_KB {
+        let share = 100 * of_own.kb / of_stock.kb.max(1);
+        say(&format!("{name:<8}{:>12}{:>12}{share:>8}", of_stock.kb, of_own.kb));
+        if of_stock.kb > LARGE_KB {
             large += 1;
-            less += usize::from(5 * of_own <= 4 * of_stock);
+            say(&format!("        stock {of_stock}"));
+            say(&format!("        own   {of_own}"));
+            if 5 * of_own.kb <= 4 * of_stock.kb {
+                less += 1;
+            } else {
+                kinds.entry((of_stock.kind, of_own.kind)).or_default().push(name);
+            }
         }
+    }
+    for ((of_stock, of_own), names) in kinds {
+        say(&format!("not a fifth less: {of_stock}, ours {of_own}: {}", names.join(" ")));
     }
     say(&format!("of {large} queries with an operator over {LARGE_KB} kB, {less} hold a fifth less"));
     (large, less, faults)
 }
 
-/// The most that one operator of a query held, kB.
-async fn largest(client: &Client, sql: &str) -> Result<u64> {
+/// An operator of a plan that has been run, and what it held.
+#[derive(Debug, PartialEq)]
+struct Operator {
+    /// The name of its node.
+    kind: String,
+    /// What the plan says of it besides.
+    about: String,
+    /// The most that it had charged, kB.
+    kb: u64,
+    /// What it was expected to hold, kB, where that was known.
+    estimate_kb: Option<u64>,
+    /// The metrics that count rows.
+    rows: String,
+}
+
+/// Characters of what a plan says of an operator that are shown.
+const ABOUT_CHARS: usize = 160;
+
+impl Operator {
+    /// Of a line of EXPLAIN (ANALYZE, MEMORY); `None` of other lines.
+    fn of_line(line: &str) -> Option<Self> {
+        let (node, rest) = line.split_once("memory=[peak=")?;
+        let (kb, rest) = rest.split_once(" kB")?;
+        let (memory, metrics) = rest.split_once(']')?;
+        let estimate = memory.split_once("estimate=").and_then(|(_, estimate)| estimate.split_once(" kB"));
+        // Node and metrics are separated by commas from what is between them.
+        let node = node.trim_matches([' ', ',']);
+        let (kind, about) = node.split_once([':', ',']).unwrap_or((node, ""));
+        let metrics = metrics.trim_start_matches(", metrics=[").trim_end_matches(']').split(", ");
+        let is_of_rows = |metric: &&str| metric.split_once('=').is_some_and(|(name, _)| name.ends_with("_rows"));
+        Some(Self {
+            kind: kind.trim().to_owned(),
+            about: about.trim().chars().take(ABOUT_CHARS).collect(),
+            kb: kb.parse().ok()?,
+            estimate_kb: estimate.and_then(|(kb, _)| kb.parse().ok()),
+            rows: metrics.filter(is_of_rows).collect::<Vec<_>>().join(" "),
+        })
+    }
+}
+
+impl std::fmt::Display for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} kB", self.kind, self.kb)?;
+        match self.estimate_kb {
+            Some(kb) => write!(f, ", expected {kb} kB")?,
+            None => write!(f, ", nothing expected")?,
+        }
+        write!(f, "; {}; {}", self.rows, self.about)
+    }
+}
+
+/// The operator of a query that held the most.
+async fn largest(client: &Client, sql: &str) -> Result<Operator> {
     let lines = ask(client, &format!("EXPLAIN (ANALYZE, MEMORY) {sql}")).await?;
-    let peak = |line: &str| -> Option<u64> { line.split_once("memory=[peak=")?.1.split_once(" kB")?.0.parse().ok() };
-    lines.iter().filter_map(|row| peak(row.first()?.as_deref()?)).max().context("an operator and what it held")
+    let operators = lines.iter().filter_map(|row| Operator::of_line(row.first()?.as_deref()?));
+    operators.max_by_key(|operator| operator.kb).context("an operator and what it held")
+}
+
+#[test]
+fn lines_of_a_plan_say_what_operators_held() {
+    let operator = Operator::of_line(
+        "    SortExec: expr=[a@0 ASC], preserve_partitioning=[false], memory=[peak=12 kB, estimate=8 kB], metrics=[output_rows=3, elapsed_compute=1ms, input_rows=4]",
+    );
+    let expected = Operator {
+        kind: "SortExec".to_owned(),
+        about: "expr=[a@0 ASC], preserve_partitioning=[false]".to_owned(),
+        kb: 12,
+        estimate_kb: Some(8),
+        rows: "output_rows=3 input_rows=4".to_owned(),
+    };
+    assert_eq!(operator, Some(expected));
+    // Of a node without properties, and without an estimate.
+    let operator = Operator::of_line("CoalescePartitionsExec, memory=[peak=0 kB], metrics=[]");
+    assert_eq!(
+        operator.map(|found| (found.kind, found.estimate_kb)),
+        Some(("CoalescePartitionsExec".to_owned(), None))
+    );
+    assert_eq!(Operator::of_line("Peak Memory: 5 kB"), None);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
