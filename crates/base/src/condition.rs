@@ -4,6 +4,8 @@
 //! Made by whoever has planned a condition that is no more than this; asked by the store for rows that are written. What is more has to be
 //! computed, see [`crate::IndexRows`]. Nothing here can fail.
 
+use std::cmp::Ordering;
+
 use crate::Value;
 
 /// A condition of a row, whose values are given by their places among [`crate::IndexRows::inputs`].
@@ -39,7 +41,7 @@ pub enum Operand {
 }
 
 /// How two operands are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `=`
     Equal,
@@ -58,3 +60,34 @@ pub enum Comparison {
     /// `IS NOT DISTINCT FROM`
     NotDistinct,
 }
+
+impl Comparison {
+    /// As SQL writes it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+            Self::Distinct => "IS DISTINCT FROM",
+            Self::NotDistinct => "IS NOT DISTINCT FROM",
+        }
+    }
+
+    /// Whether it holds of two operands that have this order. Of NULL, which is equal to itself then, the DISTINCT ones know alone.
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal | Self::NotDistinct => order.is_eq(),
+            Self::NotEqual | Self::Distinct => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, BooleanBuilder};
 use arrow::datatypes::DataType;
-use ashlar_base::{Datum, SqlType, Value};
+use ashlar_base::{Comparison, Datum, SqlType, Value};
 use ashlar_store::ColumnReader;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::{Result, ScalarValue, internal_err};
@@ -18,55 +18,20 @@ use datafusion_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, Scalar
 
 use crate::error::external;
 
-/// A comparison with each item of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `<>`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
+/// Those that SQL writes with a sign, in front of ANY and ALL.
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
 
-impl Comparison {
-    const ALL: [Self; 6] =
-        [Self::Equal, Self::NotEqual, Self::Less, Self::LessOrEqual, Self::Greater, Self::GreaterOrEqual];
-
-    /// As SQL writes it.
-    pub fn sign(self) -> &'static str {
-        match self {
-            Self::Equal => "=",
-            Self::NotEqual => "<>",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-        }
-    }
-
-    /// The comparison that SQL writes so.
-    pub fn of_sign(sign: &str) -> Option<Self> {
-        let sign = if sign == "!=" { "<>" } else { sign };
-        Self::ALL.into_iter().find(|comparison| comparison.sign() == sign)
-    }
-
-    fn holds(self, ordering: Ordering) -> bool {
-        match self {
-            Self::Equal => ordering == Ordering::Equal,
-            Self::NotEqual => ordering != Ordering::Equal,
-            Self::Less => ordering == Ordering::Less,
-            Self::LessOrEqual => ordering != Ordering::Greater,
-            Self::Greater => ordering == Ordering::Greater,
-            Self::GreaterOrEqual => ordering != Ordering::Less,
-        }
-    }
+/// The comparison that SQL writes so in front of ANY or ALL.
+pub fn of_sign(sign: &str) -> Option<Comparison> {
+    let sign = if sign == "!=" { "<>" } else { sign };
+    COMPARISONS.into_iter().find(|comparison| comparison.sign() == sign)
 }
 
 /// See the module.
@@ -99,7 +64,7 @@ pub fn name(comparison: Comparison, is_all: bool) -> String {
 
 /// All twelve.
 pub fn all() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    Comparison::ALL.into_iter().flat_map(|comparison| [false, true].map(|is_all| (comparison, is_all))).map(
+    COMPARISONS.into_iter().flat_map(|comparison| [false, true].map(|is_all| (comparison, is_all))).map(
         |(comparison, is_all)| {
             Arc::new(ScalarUDF::from(Quantified {
                 name: name(comparison, is_all),

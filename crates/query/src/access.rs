@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType, TableSchema, Value};
-use ashlar_functions::quantified::{Comparison, Quantified};
+use ashlar_base::{ColumnId, Comparison, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType};
+use ashlar_base::{TableSchema, Value};
+use ashlar_functions::quantified::Quantified;
 use ashlar_store::{ColumnReader, Overlay, Partitions, Probe, ReadView, Region, ScanBatch, Walk};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;

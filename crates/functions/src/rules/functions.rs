@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
+use ashlar_base::{Comparison, Error, ErrorCode, ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
@@ -19,7 +19,7 @@ use crate::catalog::{PgFunction, common_numeric, name_of};
 use crate::error::external;
 use crate::fields::field_of;
 use crate::planner::literals;
-use crate::quantified::{Comparison, Quantified};
+use crate::quantified::Quantified;
 use crate::regular::{self, Wanted};
 
 /// See the module.

@@ -1,7 +1,7 @@
 //! Operators that DataFusion's planner does not know, as calls of functions that mean the same.
 
 use ashlar_base::Error;
-use ashlar_functions::quantified::{self, Comparison};
+use ashlar_functions::quantified;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value};
 
 use crate::select::nodes::call;
@@ -12,7 +12,7 @@ pub(super) fn quantified(left: &Expr, operator: &BinaryOperator, right: &Expr, i
         Expr::Nested(inner) => inner.as_ref(),
         other => other,
     };
-    match Comparison::of_sign(&operator.to_string()) {
+    match quantified::of_sign(&operator.to_string()) {
         Some(comparison) => {
             let name = quantified::name(comparison, is_all);
             Ok(call(&name, vec![left.clone(), array.clone()]))

@@ -57,19 +57,11 @@ fn value<'a, 'd: 'a>(operand: &'a Operand, input: &impl Fn(usize) -> Datum<'d>) 
 }
 
 fn compared(left: &Datum<'_>, comparison: Comparison, right: &Datum<'_>) -> Option<bool> {
-    let order = compare(left, right);
-    let has_null = left.is_null() || right.is_null();
-    match comparison {
-        Comparison::Distinct => Some(order.is_ne()),
-        Comparison::NotDistinct => Some(order.is_eq()),
-        _ if has_null => None,
-        Comparison::Equal => Some(order.is_eq()),
-        Comparison::NotEqual => Some(order.is_ne()),
-        Comparison::Less => Some(order.is_lt()),
-        Comparison::LessOrEqual => Some(order.is_le()),
-        Comparison::Greater => Some(order.is_gt()),
-        Comparison::GreaterOrEqual => Some(order.is_ge()),
+    let is_of_nulls = matches!(comparison, Comparison::Distinct | Comparison::NotDistinct);
+    if !is_of_nulls && (left.is_null() || right.is_null()) {
+        return None;
     }
+    Some(comparison.holds(compare(left, right)))
 }
 
 #[cfg(test)]
