@@ -31,8 +31,8 @@ pub struct Identity {
 pub struct OpenCursor {
     /// Its name.
     pub name: String,
-    /// Its DECLARE.
-    pub statement: String,
+    /// Its DECLARE. The text is shared, for an identity is made for each statement that is planned.
+    pub statement: Arc<str>,
     /// Whether it was declared `WITH HOLD`.
     pub is_holdable: bool,
 }

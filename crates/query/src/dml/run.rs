@@ -30,8 +30,7 @@ mod insert;
 mod outcome;
 
 pub use insert::{insert_inline, insert_one, value_rows};
-pub use outcome::Outcome;
-pub(super) use outcome::bytes_of;
+pub use outcome::{Outcome, bytes_of};
 
 use change::{Delete, Update};
 use insert::InsertSink;

@@ -399,7 +399,7 @@ fn pg_cursors(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for cursor in &picture.catalog.identity().cursors {
         rows.push([
             ("name", string(&cursor.name)),
-            ("statement", string(&cursor.statement)),
+            ("statement", string(&*cursor.statement)),
             ("is_holdable", Value::Bool(cursor.is_holdable)),
         ])?;
     }

@@ -48,7 +48,7 @@ impl Outcome {
 
 /// Bytes that a row of values takes: the list, its place in a list of rows that may have grown to twice what it needs, and the
 /// texts behind the values.
-pub(in crate::dml) fn bytes_of(row: &[Value]) -> usize {
+pub fn bytes_of(row: &[Value]) -> usize {
     2 * size_of::<Vec<Value>>() + row.iter().map(value_bytes).sum::<usize>()
 }
 

@@ -270,7 +270,7 @@ impl SqlSession {
     fn identity(&self) -> Identity {
         let cursors = self.portals.cursors().map(|(name, portal)| OpenCursor {
             name: name.to_owned(),
-            statement: portal.source.as_ref().map_or_else(String::new, |source| source.sql.clone()),
+            statement: portal.source.as_ref().map_or_else(Arc::default, |source| Arc::clone(&source.sql)),
             is_holdable: portal.hold != portal::Hold::Transaction,
         });
         Identity { settings: self.all_settings(), cursors: cursors.collect(), ..self.identity.clone() }
@@ -428,7 +428,7 @@ impl SqlSession {
         // A plan that the cache has dropped lives on here.
         let bytes = name.len() + sql.len() + planned.as_ref().map_or(0, |planned| planned.bytes());
         let held = self.pay_for_prepared(name, bytes)?;
-        let source = Arc::new(Source { sql: sql.to_owned(), declared });
+        let source = Arc::new(Source { sql: sql.into(), declared });
         let formats = Arc::default();
         self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, bytes, held });
         Ok(())
@@ -655,7 +655,7 @@ impl SqlSession {
             && parameters_of(&again).0.is_some_and(|types| types != told)
         {
             // A column has another type by now. Parameters have those that the client was told of, as in PostgreSQL.
-            kept = Arc::new(Source { sql: source.sql.clone(), declared: told.to_vec() });
+            kept = Arc::new(Source { sql: Arc::clone(&source.sql), declared: told.to_vec() });
             let Some(as_told) = self.plan_prepared(&kept.sql, &kept.declared).await? else { return Ok(()) };
             again = as_told;
         }

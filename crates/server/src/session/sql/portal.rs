@@ -155,7 +155,7 @@ impl Portals {
 
 /// The text of a prepared statement and the types it was declared with.
 pub(super) struct Source {
-    pub(super) sql: String,
+    pub(super) sql: Arc<str>,
     pub(super) declared: Vec<u32>,
 }
 
@@ -252,9 +252,9 @@ impl Portal {
     }
 
     /// The engine's query whose tables the portal uses until it is closed, as in PostgreSQL: even after all rows have been sent. A cursor
-    /// `WITH HOLD` has read them.
+    /// `WITH HOLD` uses none after its transaction.
     pub(super) fn reading(&self) -> Option<&SelectPlan> {
-        if self.hold != Hold::Transaction {
+        if self.hold == Hold::Session {
             return None;
         }
         match (&self.progress, &self.statement.as_ref()?.kind) {

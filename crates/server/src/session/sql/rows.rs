@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayData, RecordBatch};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, Value};
+use ashlar_query::dml::run::bytes_of;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::{Column, Engine, StatementResources};
 use ashlar_store::{ColumnReader, ReadView, Reservation};
@@ -99,10 +100,15 @@ impl RowSource {
     ///
     /// # Errors
     /// Errors of the query, 57014 if it is cancelled, 53200 over the memory bound.
-    pub(super) async fn keep(&mut self, memory: Reservation, cancel: &CancelToken) -> Result<()> {
+    pub(super) async fn keep(&mut self, mut memory: Reservation, cancel: &CancelToken) -> Result<()> {
         match self {
-            // They have been computed, and are charged.
-            Self::Values { .. } => Ok(()),
+            Self::Values { rows, _memory: charged } => {
+                if charged.is_none() {
+                    memory.grow(rows.as_slice().iter().map(|row| bytes_of(row)).sum())?;
+                    *charged = Some(memory);
+                }
+                Ok(())
+            }
             Self::Query(query) => query.keep(memory, cancel).await,
         }
     }
@@ -324,6 +330,7 @@ async fn send_batch<S: RowSink>(
 #[cfg(test)]
 mod tests {
     use ashlar_base::ErrorCode;
+    use ashlar_store::{Store, StoreConfig};
 
     use super::*;
 
@@ -345,5 +352,19 @@ mod tests {
             let error = dying().failure().await.unwrap();
             assert_eq!(error.code(), ErrorCode::InternalError);
         });
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_charged() {
+        let store = Store::new(StoreConfig { memory_max: 1 << 20, ..StoreConfig::default() });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let keep = |bytes: usize| {
+            let mut rows = RowSource::values(vec![vec![Value::Text("x".repeat(bytes).into())]]);
+            runtime.block_on(rows.keep(store.reservation(), &CancelToken::new())).map(|()| rows)
+        };
+        let held = keep(600 << 10).unwrap();
+        assert_eq!(keep(600 << 10).err().map(|error| error.code()), Some(ErrorCode::OutOfMemory));
+        drop(held);
+        keep(600 << 10).unwrap();
     }
 }
