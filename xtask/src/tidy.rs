@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
     Rule { name: "no sleeping as synchronisation", find: source::sleeps },
     Rule { name: "unsafe code lives in its named modules", find: source::unsafe_code },
     Rule { name: "no path of one machine", find: source::machine_paths },
+    Rule { name: "no packages and no compiled programs", find: source::packages },
     Rule { name: "links lead somewhere", find: documents::links },
     Rule { name: "named files and tests exist", find: documents::names },
 ];

@@ -55,6 +55,9 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/operators/tests/memory.rs",
 ];
 
+/// How packages and compiled programs are named.
+const PACKAGES: &[&str] = &[".whl", ".jar", ".zip", ".gz", ".xz", ".deb", ".crate", ".so", ".class", ".exe"];
+
 /// Starts of paths that exist on one machine only.
 const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/", "/Users/"];
 
@@ -157,6 +160,13 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<String> {
         }
     }
     problems
+}
+
+/// What a package manager delivers is fetched by `./x setup`, and what a compiler makes is made again.
+pub(super) fn packages(tree: &Tree) -> Vec<String> {
+    let is_one = |path: &&str| PACKAGES.iter().any(|ending| path.ends_with(ending));
+    let found = tree.all().map(|(path, _)| path).filter(is_one);
+    found.map(|path| format!("{path}: a package or a program; let `./x setup` fetch it, or build it")).collect()
 }
 
 /// `TODO` is a mark, `TODOS` and `mastodon!` are not.

@@ -115,6 +115,12 @@ fn paths_of_one_machine_are_found() {
 }
 
 #[test]
+fn packages_are_not_kept() {
+    holds(source::packages, &[("data/a.parquet", ""), ("crates/base/src/jar.rs", "//! A jar.\n")]);
+    breaks(source::packages, &[("driver-1.0-py3-none-any.whl", "")], "driver-1.0");
+}
+
+#[test]
 fn links_are_followed() {
     let files = [
         ("docs/a.md", "[b](b.md#part) [up](../README.md) [web](https://x.y/z) [here](#part)"),
