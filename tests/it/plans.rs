@@ -59,7 +59,7 @@ fn indexes_that_compute_and_several_at_once_leave_what_is_wanted() {
     sql.query("CREATE TABLE several (id integer PRIMARY KEY, v integer, s text, a integer, b integer)").unwrap();
     let columns = "i, CASE WHEN i % 1000 > 0 THEN i % 5000 END, 'Text ' || i % 1000, i % 10, i % 11";
     sql.query(&format!("INSERT INTO several SELECT {columns} FROM generate_series(1, 50000) AS g(i)")).unwrap();
-    for index in ["(v)", "(lower(s))", "((v + a))", "(v) WHERE a = 3", "(a)", "(b)"] {
+    for index in ["(v)", "(lower(s))", "((v + a))", "(v) WHERE a = 3", "(a)", "(b)", "(s text_pattern_ops)"] {
         sql.query(&format!("CREATE INDEX ON several {index}")).unwrap();
     }
     // Where an index leaves a few rows of a partition, no second one is asked to leave fewer.
@@ -82,6 +82,10 @@ fn indexes_that_compute_and_several_at_once_leave_what_is_wanted() {
     check("v IS NULL");
     check("v BETWEEN 10 AND 12");
     check("a = 3 AND v = 13");
+    check("s LIKE 'Text 77%'");
+    check("s LIKE 'Text 777'");
+    check("s LIKE 'Text 77%' AND s >= 'Text 775'");
+    check("lower(s) LIKE 'text 77%'");
 }
 
 /// Before a table was analysed, an index is asked whatever it names, and of a side with conditions nobody knows how few its rows are.

@@ -19,7 +19,7 @@ use ashlar_store::{ColumnReader, Partitions, Probe, ReadView, Region, ScanBatch}
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::{split_binary, split_conjunction};
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator};
 
 use crate::estimate::Estimator;
 use crate::index_rows::{IndexExpressions, column_by_id, named_by_ids};
@@ -196,6 +196,7 @@ impl Reader<'_> {
                         said.entry(target.clone()).or_default().any = Some(any);
                     }
                 }
+                Expr::Like(like) => self.note_pattern(&mut said, like),
                 Expr::IsNull(target) if self.type_of(target).is_some() => {
                     said.entry(target.as_ref().clone()).or_default().is_null = true;
                 }
@@ -224,6 +225,32 @@ impl Reader<'_> {
         let target = compared_in(target);
         if let (Some(op), Some(value)) = (op, self.value_of(target, literal)) {
             note(said.entry(target.clone()).or_default(), op, value);
+        }
+    }
+
+    /// What LIKE says of a text: what its pattern begins with is what the text begins with.
+    fn note_pattern(&self, said: &mut HashMap<Expr, Said>, like: &Like) {
+        let is_plain = !like.negated && !like.case_insensitive && like.escape_char.is_none_or(|escape| escape == '\\');
+        let target = like.expr.as_ref();
+        let is_text =
+            matches!(self.type_of(target), Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. })));
+        let Some(pattern) = pattern_of(&like.pattern).filter(|_| is_plain && is_text) else { return };
+        let prefix = prefix_of(pattern);
+        if prefix.is_empty() {
+            return;
+        }
+        let said = said.entry(target.clone()).or_default();
+        let text = |text: &str| Value::Text(text.into());
+        if prefix.len() == pattern.len() {
+            said.equal = Some(text(prefix));
+            return;
+        }
+        // What another condition says of the order may be narrower.
+        if said.low == Bound::Unbounded {
+            said.low = Bound::Included(text(prefix));
+        }
+        if let (Bound::Unbounded, Some(after)) = (&said.high, after_prefix(prefix)) {
+            said.high = Bound::Excluded(text(&after));
         }
     }
 
@@ -357,6 +384,35 @@ pub(crate) fn constant(sql_type: SqlType, literal: &ScalarValue) -> Option<Value
     let array = literal.to_array().ok()?;
     let reader = ColumnReader::new(&array, sql_type).ok()?;
     Some(reader.datum(0).to_value())
+}
+
+/// The text of a pattern that is known, behind the check that patterns of parameters have.
+fn pattern_of(pattern: &Expr) -> Option<&str> {
+    match pattern {
+        Expr::Literal(literal, _) => literal.try_as_str()?,
+        Expr::Cast(cast) => pattern_of(&cast.expr),
+        Expr::ScalarFunction(function) if function.func.name() == "like_pattern" => pattern_of(function.args.first()?),
+        _ => None,
+    }
+}
+
+/// What every text that a LIKE pattern matches begins with.
+fn prefix_of(pattern: &str) -> &str {
+    pattern.find(['%', '_', '\\']).map_or(pattern, |end| &pattern[..end])
+}
+
+/// The least text that is greater than all that begin with a prefix; `None`: there is none. Texts are in the order of their bytes,
+/// which is that of their characters.
+fn after_prefix(prefix: &str) -> Option<String> {
+    let mut after: Vec<char> = prefix.chars().collect();
+    while let Some(last) = after.pop() {
+        // The surrogates are no characters, and are stepped over.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            after.push(next);
+            return Some(after.into_iter().collect());
+        }
+    }
+    None
 }
 
 fn note(said: &mut Said, op: Operator, value: Value) {

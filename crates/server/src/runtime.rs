@@ -27,7 +27,7 @@ use ashlar_shard::health::HealthConfig;
 use ashlar_shard::pool::PoolConfig;
 use ashlar_shard::two_phase::Recovery;
 use ashlar_shard::workers::Workers;
-use ashlar_store::{CompactorHandle, Store, StoreConfig};
+use ashlar_store::{CompactorHandle, OtherWaits, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -257,13 +257,15 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
     let fleet = Fleet::new(catalog, pool_config(&config), workers, payer, health);
     ashlar_query::sharded::open(&engine, &fleet, recovery)?;
     declare(&engine, &fleet, &config.shard.declarations)?;
+    let advisory = Arc::new(AdvisoryLocks::default());
+    store.set_other_waits(Arc::clone(&advisory) as Arc<dyn OtherWaits>);
     let compactor = store.start_compactor();
     let shared = Shared {
         engine,
         config: Arc::new(config),
         sessions: SessionRegistry::default(),
         channels: Channels::default(),
-        advisory: AdvisoryLocks::default(),
+        advisory,
     };
     Ok((Arc::new(shared), compactor))
 }

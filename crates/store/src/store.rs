@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
 use crate::life::Ended;
-use crate::locks::{LockStatistics, LockTable};
+use crate::locks::{LockStatistics, LockTable, OtherWaits, RowWaits};
 use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
@@ -174,6 +174,16 @@ impl Store {
     /// Counts of row locks and of waits for them.
     pub fn lock_statistics(&self) -> LockStatistics {
         self.common.locks.statistics()
+    }
+
+    /// Tells where sessions wait for something else than rows, once: circles of waits are looked for there too.
+    pub fn set_other_waits(&self, others: Arc<dyn OtherWaits>) {
+        self.common.locks.set_other_waits(others);
+    }
+
+    /// Does something while nobody begins or ends to wait for a row.
+    pub fn among_row_waits<R>(&self, work: impl FnOnce(&RowWaits<'_>) -> R) -> R {
+        self.common.locks.among_waits(work)
     }
 
     /// Bytes charged in all, buffered writes included.

@@ -279,6 +279,44 @@ pub(super) const ALL: &[(&str, &str)] = &[
         1: SELECT id, v FROM lk ORDER BY id LIMIT 2",
     ),
     (
+        "a row, and a number that was locked: the row is asked for last",
+        "
+        1: SET deadlock_timeout = '20s'
+        2: SET deadlock_timeout = '50ms'
+        1: BEGIN
+        2: BEGIN
+        1: UPDATE lk SET v = 1 WHERE id = 1
+        2: SELECT pg_advisory_xact_lock(7)
+        1& SELECT pg_advisory_xact_lock(7)
+        2: UPDATE lk SET v = v + 100 WHERE id = 1
+        2: ROLLBACK
+        1.
+        1: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id LIMIT 1",
+    ),
+    (
+        "a row, and a number that was locked: the number is asked for last",
+        "
+        1: SET deadlock_timeout = '20s'
+        2: SET deadlock_timeout = '20s'
+        3: SET deadlock_timeout = '50ms'
+        1: BEGIN
+        2: BEGIN
+        3: BEGIN
+        1: SELECT pg_advisory_xact_lock(7)
+        2: UPDATE lk SET v = 1 WHERE id = 1
+        3: UPDATE lk SET v = 1 WHERE id = 2
+        1& UPDATE lk SET v = 2 WHERE id = 1
+        2& UPDATE lk SET v = 2 WHERE id = 2
+        3: SELECT pg_advisory_xact_lock(7)
+        3: ROLLBACK
+        2.
+        2: COMMIT
+        1.
+        1: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id LIMIT 2",
+    ),
+    (
         "three who wait for each other, in three ways",
         "
         1: SET deadlock_timeout = '20s'

@@ -46,3 +46,22 @@ fn a_condition_implies_what_follows_from_it_alone() {
     check(&[], &a().is_null(), false);
     assert!(implies(&[a().is_null()], &[]));
 }
+
+#[test]
+fn a_pattern_says_what_texts_begin_with() {
+    let cases = [
+        ("ab%", "ab", Some("ac")),
+        ("a_c", "a", Some("b")),
+        ("ab", "ab", Some("ac")),
+        (r"a\%b%", "a", Some("b")),
+        ("%a", "", None),
+        ("a\u{d7ff}%", "a\u{d7ff}", Some("a\u{e000}")),
+        ("a\u{10ffff}%", "a\u{10ffff}", Some("b")),
+        ("\u{10ffff}%", "\u{10ffff}", None),
+    ];
+    for (pattern, prefix, after) in cases {
+        assert_eq!(prefix_of(pattern), prefix, "{pattern}");
+        assert_eq!(after_prefix(prefix).as_deref(), after, "{pattern}");
+        assert!(after.is_none_or(|after| after > prefix));
+    }
+}

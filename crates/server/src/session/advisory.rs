@@ -2,13 +2,13 @@
 //!
 //! One table for a server; a session uses it through its [`Holder`]. A session waits as a future on its connection's
 //! thread, in a queue for each number, and leaves the queue when the future is dropped. Knows neither statements nor
-//! transactions, nor row locks: a deadlock that involves both kinds of locks is not detected, and ends by
-//! `lock_timeout`.
+//! transactions. A session is known by its process number, as in the store's waits for rows: whoever begins to wait, here or there,
+//! looks for a circle that may go through both.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_store::{OtherWaits, RowWaits, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -37,21 +37,20 @@ pub struct Mode {
 #[derive(Default)]
 pub struct AdvisoryLocks {
     table: Mutex<Table>,
-    sessions: AtomicU64,
 }
 
 #[derive(Default)]
 struct Table {
     locks: HashMap<Key, Lock>,
     /// For each waiting session, the number that it waits for.
-    waits: HashMap<u64, Key>,
+    waits: HashMap<i32, Key>,
     tickets: u64,
 }
 
 /// A number that sessions hold or wait for.
 #[derive(Default)]
 struct Lock {
-    holders: HashMap<u64, Counts>,
+    holders: HashMap<i32, Counts>,
     queue: VecDeque<Waiter>,
 }
 
@@ -64,24 +63,24 @@ struct Counts {
 
 struct Waiter {
     ticket: u64,
-    session: u64,
+    session: i32,
     is_shared: bool,
     granted: oneshot::Sender<()>,
 }
 
 impl Lock {
     /// Whether a session may hold the number beside its other holders.
-    fn fits(&self, session: u64, is_shared: bool) -> bool {
+    fn fits(&self, session: i32, is_shared: bool) -> bool {
         let mut others = self.holders.iter().filter(|(holder, _)| **holder != session);
         others.all(|(_, counts)| is_shared && counts.alone == 0)
     }
 
-    fn hold(&mut self, session: u64, is_shared: bool) {
+    fn hold(&mut self, session: i32, is_shared: bool) {
         let counts = self.holders.entry(session).or_default();
         if is_shared { counts.shared += 1 } else { counts.alone += 1 }
     }
 
-    fn release(&mut self, session: u64, is_shared: bool) {
+    fn release(&mut self, session: i32, is_shared: bool) {
         let Some(counts) = self.holders.get_mut(&session) else { return };
         let count = if is_shared { &mut counts.shared } else { &mut counts.alone };
         *count = count.saturating_sub(1);
@@ -92,7 +91,7 @@ impl Lock {
 
     /// Whether a newcomer would overtake a waiting session. A session that already holds the number may, because the waiting ones wait
     /// for it.
-    fn is_contended(&self, session: u64, is_shared: bool) -> bool {
+    fn is_contended(&self, session: i32, is_shared: bool) -> bool {
         !self.holders.contains_key(&session) && self.queue.iter().any(|waiter| !(is_shared && waiter.is_shared))
     }
 }
@@ -118,7 +117,7 @@ impl Table {
         }
     }
 
-    fn release(&mut self, key: Key, session: u64, is_shared: bool) {
+    fn release(&mut self, key: Key, session: i32, is_shared: bool) {
         if let Some(lock) = self.locks.get_mut(&key) {
             lock.release(session, is_shared);
         }
@@ -126,7 +125,7 @@ impl Table {
     }
 
     /// The sessions that a session waits for: the holders of the number that it wants, and those before it in the queue.
-    fn waits_for(&self, session: u64) -> Vec<u64> {
+    fn waits_for(&self, session: i32) -> Vec<i32> {
         let Some(lock) = self.waits.get(&session).and_then(|key| self.locks.get(key)) else { return Vec::new() };
         let Some(place) = lock.queue.iter().position(|waiter| waiter.session == session) else { return Vec::new() };
         let is_shared = lock.queue[place].is_shared;
@@ -136,8 +135,8 @@ impl Table {
         holders.map(|(holder, _)| *holder).chain(before).collect()
     }
 
-    /// Whether a session that has begun to wait closes a cycle of waiting sessions.
-    fn is_in_a_circle(&self, session: u64) -> bool {
+    /// Whether a session that has begun to wait closes a cycle of sessions that wait for numbers or for rows.
+    fn is_in_a_circle(&self, session: i32, rows: &RowWaits<'_>) -> bool {
         let mut known = HashSet::new();
         let mut steps = self.waits_for(session);
         while let Some(next) = steps.pop() {
@@ -146,22 +145,32 @@ impl Table {
             }
             if known.insert(next) {
                 steps.extend(self.waits_for(next));
+                steps.extend(rows.blockers(next));
             }
         }
         false
     }
 }
 
-impl AdvisoryLocks {
-    /// A holder for a new session.
-    pub fn holder(&self) -> Holder {
-        Holder { session: self.sessions.fetch_add(1, Ordering::Relaxed), held: HashMap::new(), transaction: Vec::new() }
+impl OtherWaits for AdvisoryLocks {
+    fn wait_of(&self, pid: i32) -> Option<(String, Vec<i32>)> {
+        let table = self.table.lock();
+        let key = table.waits.get(&pid)?;
+        let waiter = table.locks.get(key)?.queue.iter().find(|waiter| waiter.session == pid)?;
+        let mode = if waiter.is_shared { "ShareLock" } else { "ExclusiveLock" };
+        // As PostgreSQL writes it, with 0 for the database: there is one.
+        let what = match key {
+            Key::One(number) => format!("{mode} on advisory lock [0,{},{},1]", (number >> 32) as u32, *number as u32),
+            Key::Two(first, second) => format!("{mode} on advisory lock [0,{first},{second},2]"),
+        };
+        Some((what, table.waits_for(pid)))
     }
 }
 
 /// The advisory locks of one session. The session releases them all before it drops this.
 pub struct Holder {
-    session: u64,
+    /// Its process number.
+    session: i32,
     /// The locks that are held until they are unlocked, with the number of times.
     held: HashMap<(Key, bool), u32>,
     /// The locks that are held until the transaction ends, in the order in which they were taken.
@@ -169,6 +178,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// A holder for the session with this number, which no other session has.
+    pub fn new(session: i32) -> Self {
+        Self { session, held: HashMap::new(), transaction: Vec::new() }
+    }
+
     /// Locks a number without waiting; false if another session has it.
     ///
     /// # Errors
@@ -190,12 +204,12 @@ impl Holder {
     ///
     /// # Errors
     /// 40P01 if that would close a cycle of waiting sessions; 53200 beyond what a session may hold.
-    pub async fn lock(&mut self, locks: &AdvisoryLocks, key: Key, mode: Mode) -> Result<()> {
+    pub async fn lock(&mut self, locks: &AdvisoryLocks, store: &Store, key: Key, mode: Mode) -> Result<()> {
         if self.try_lock(locks, key, mode)? {
             return Ok(());
         }
         let (granted, grant) = oneshot::channel();
-        let ticket = {
+        let ticket = store.among_row_waits(|rows| {
             let mut table = locks.table.lock();
             table.tickets += 1;
             let ticket = table.tickets;
@@ -210,12 +224,12 @@ impl Holder {
             }
             // Whoever had it may have let it go in between.
             table.pass_on(key);
-            if table.is_in_a_circle(self.session) {
+            if table.is_in_a_circle(self.session, rows) {
                 table.leave(key, self.session, ticket);
                 return Err(Error::new(ErrorCode::DeadlockDetected, "deadlock detected"));
             }
-            ticket
-        };
+            Ok(ticket)
+        })?;
         let (session, is_shared) = (self.session, mode.is_shared);
         let mut place = Place { locks, key, session, ticket, is_shared, grant, is_taken: false };
         (&mut place.grant).await.map_err(|_| Error::internal("a lock was given to nobody"))?;
@@ -283,7 +297,7 @@ impl Holder {
 
 impl Table {
     /// Removes a session from a queue, or gives back the lock that it was given.
-    fn leave(&mut self, key: Key, session: u64, ticket: u64) {
+    fn leave(&mut self, key: Key, session: i32, ticket: u64) {
         let Some(lock) = self.locks.get_mut(&key) else { return };
         if let Some(place) = lock.queue.iter().position(|waiter| waiter.ticket == ticket) {
             lock.queue.remove(place);
@@ -297,7 +311,7 @@ impl Table {
 struct Place<'l> {
     locks: &'l AdvisoryLocks,
     key: Key,
-    session: u64,
+    session: i32,
     ticket: u64,
     is_shared: bool,
     grant: oneshot::Receiver<()>,

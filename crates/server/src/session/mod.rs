@@ -28,5 +28,5 @@ pub struct Shared {
     /// Who listens to what.
     pub channels: channels::Channels,
     /// Who holds which advisory locks.
-    pub advisory: advisory::AdvisoryLocks,
+    pub advisory: Arc<advisory::AdvisoryLocks>,
 }

@@ -14,10 +14,11 @@
 //! through that partition's lock before it relies on the row. So a writer that did not see the row lock has finished by
 //! then and is read, and one that comes later sees it.
 //!
-//! Order of the mutexes: partition, then waits, then a shard. Nothing here blocks: to wait is to return a future.
+//! Order of the mutexes: partition, then waits, then a shard or a list of [other waits](OtherWaits). Nothing here blocks: to wait is to return a future.
 
 mod deadlock;
 mod holder;
+mod others;
 mod table;
 mod watch;
 
@@ -29,6 +30,7 @@ use ashlar_base::{Error, ErrorCode, TableId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 pub use holder::{LockHolder, LockWait, Way};
+pub use others::{OtherWaits, RowWaits};
 pub use table::LockStatistics;
 pub(crate) use table::LockTable;
 pub(crate) use watch::Sight;

@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use ashlar_base::{Error, TableId, clock};
 use foldhash::fast::RandomState;
 
 use super::deadlock::deadlock;
+use super::others::{OtherWaits, RowWaits};
 use super::{Attention, Forbidden, LockInfo, LockRequest, Owner, RowId, Strength};
 use crate::memory::{Account, Total};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -32,6 +33,8 @@ struct Shard(Mutex<Rows>);
 pub(crate) struct LockTable {
     shards: Box<[Shard]>,
     waits: Mutex<Waits>,
+    /// Where sessions wait for something else than rows.
+    others: OnceLock<Arc<dyn OtherWaits>>,
     owners: AtomicU64,
     account: Arc<Account>,
     /// Rows in the shards.
@@ -48,6 +51,7 @@ pub(super) type Waits = HashMap<u64, Waiting, RandomState>;
 /// One who waits.
 pub(super) struct Waiting {
     pub(super) request: LockRequest,
+    pid: i32,
     waker: Waker,
     since: Instant,
     /// It has the lock, and what it had before.
@@ -58,6 +62,11 @@ impl Waiting {
     /// Whether it waits still.
     pub(super) fn is_queued(&self) -> bool {
         self.granted.is_none()
+    }
+
+    /// The process number of who waits; 0 for a session of the RESP door.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
     }
 }
 
@@ -217,6 +226,7 @@ impl LockTable {
         Arc::new(Self {
             shards: (0..SHARDS).map(shard).collect(),
             waits: Mutex::default(),
+            others: OnceLock::new(),
             owners: AtomicU64::new(0),
             account,
             entries: AtomicU32::new(0),
@@ -235,6 +245,22 @@ impl LockTable {
     /// What locks are charged to.
     pub(super) fn account(&self) -> &Arc<Account> {
         &self.account
+    }
+
+    /// See [`Store::set_other_waits`](crate::Store::set_other_waits).
+    pub(crate) fn set_other_waits(&self, others: Arc<dyn OtherWaits>) {
+        // Whoever came first stays.
+        let _ = self.others.set(others);
+    }
+
+    pub(super) fn others(&self) -> Option<&dyn OtherWaits> {
+        self.others.get().map(Arc::as_ref)
+    }
+
+    /// See [`Store::among_row_waits`](crate::Store::among_row_waits).
+    pub(crate) fn among_waits<R>(&self, work: impl FnOnce(&RowWaits<'_>) -> R) -> R {
+        let waits = self.waits.lock();
+        work(&RowWaits::new(self, &waits))
     }
 
     pub(super) fn next_owner(&self, pid: i32) -> Owner {
@@ -306,7 +332,7 @@ impl LockTable {
             }
         }
         let since = clock::monotonic();
-        let waiting = Waiting { request: request.clone(), waker: waker.clone(), since, granted: None };
+        let waiting = Waiting { request: request.clone(), pid: owner.pid, waker: waker.clone(), since, granted: None };
         waits.insert(owner.id, waiting);
         self.begun.fetch_add(1, Ordering::Relaxed);
         let Some(error) = deadlock(self, &waits, owner) else { return Ok(Wished::Queued) };

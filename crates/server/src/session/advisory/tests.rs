@@ -3,6 +3,8 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use ashlar_store::StoreConfig;
+
 use super::*;
 
 const ALONE: Mode = Mode { is_shared: false, of_transaction: false };
@@ -23,7 +25,7 @@ fn is_empty(locks: &AdvisoryLocks) -> bool {
 #[test]
 fn a_number_is_held_as_often_as_it_was_locked() {
     let locks = AdvisoryLocks::default();
-    let (mut first, mut second) = (locks.holder(), locks.holder());
+    let (mut first, mut second) = (Holder::new(1), Holder::new(2));
     assert!(first.try_lock(&locks, KEY, ALONE).unwrap());
     assert!(first.try_lock(&locks, KEY, ALONE).unwrap());
     assert!(first.try_lock(&locks, KEY, SHARED).unwrap());
@@ -42,7 +44,7 @@ fn a_number_is_held_as_often_as_it_was_locked() {
 #[test]
 fn who_shares_a_number_holds_it_beside_others() {
     let locks = AdvisoryLocks::default();
-    let (mut first, mut second, mut third) = (locks.holder(), locks.holder(), locks.holder());
+    let (mut first, mut second, mut third) = (Holder::new(1), Holder::new(2), Holder::new(3));
     assert!(first.try_lock(&locks, KEY, SHARED).unwrap());
     assert!(second.try_lock(&locks, KEY, SHARED).unwrap());
     assert!(!third.try_lock(&locks, KEY, ALONE).unwrap());
@@ -54,11 +56,11 @@ fn who_shares_a_number_holds_it_beside_others() {
 
 #[test]
 fn who_waits_has_the_number_when_it_is_let_go() {
-    let locks = AdvisoryLocks::default();
-    let (mut first, mut second, mut third) = (locks.holder(), locks.holder(), locks.holder());
+    let (locks, store) = (AdvisoryLocks::default(), Store::new(StoreConfig::default()));
+    let (mut first, mut second, mut third) = (Holder::new(1), Holder::new(2), Holder::new(3));
     assert!(first.try_lock(&locks, KEY, OF_TRANSACTION).unwrap());
     {
-        let mut waits = pin!(second.lock(&locks, KEY, ALONE));
+        let mut waits = pin!(second.lock(&locks, &store, KEY, ALONE));
         assert!(poll(waits.as_mut()).is_pending());
         // Whoever comes later does not overtake.
         assert!(!third.try_lock(&locks, KEY, SHARED).unwrap());
@@ -72,18 +74,18 @@ fn who_waits_has_the_number_when_it_is_let_go() {
 
 #[test]
 fn who_stops_waiting_leaves_nothing_behind() {
-    let locks = AdvisoryLocks::default();
-    let (mut first, mut second, mut third) = (locks.holder(), locks.holder(), locks.holder());
+    let (locks, store) = (AdvisoryLocks::default(), Store::new(StoreConfig::default()));
+    let (mut first, mut second, mut third) = (Holder::new(1), Holder::new(2), Holder::new(3));
     assert!(first.try_lock(&locks, KEY, SHARED).unwrap());
     {
-        let mut gone = pin!(second.lock(&locks, KEY, ALONE));
+        let mut gone = pin!(second.lock(&locks, &store, KEY, ALONE));
         assert!(poll(gone.as_mut()).is_pending());
     }
     // Nobody is before the third any more.
     assert!(third.try_lock(&locks, KEY, SHARED).unwrap());
     third.unlock_all(&locks);
     {
-        let mut gone = pin!(second.lock(&locks, KEY, ALONE));
+        let mut gone = pin!(second.lock(&locks, &store, KEY, ALONE));
         assert!(poll(gone.as_mut()).is_pending());
         // It is given, and not taken.
         first.unlock_all(&locks);
@@ -93,15 +95,15 @@ fn who_stops_waiting_leaves_nothing_behind() {
 
 #[test]
 fn a_circle_of_waits_fails_who_closes_it() {
-    let locks = AdvisoryLocks::default();
-    let (mut first, mut second) = (locks.holder(), locks.holder());
+    let (locks, store) = (AdvisoryLocks::default(), Store::new(StoreConfig::default()));
+    let (mut first, mut second) = (Holder::new(1), Holder::new(2));
     assert!(first.try_lock(&locks, KEY, ALONE).unwrap());
     assert!(second.try_lock(&locks, OTHER, ALONE).unwrap());
     {
-        let mut waits = pin!(first.lock(&locks, OTHER, ALONE));
+        let mut waits = pin!(first.lock(&locks, &store, OTHER, ALONE));
         assert!(poll(waits.as_mut()).is_pending());
         {
-            let mut closes = pin!(second.lock(&locks, KEY, ALONE));
+            let mut closes = pin!(second.lock(&locks, &store, KEY, ALONE));
             let Poll::Ready(Err(error)) = poll(closes.as_mut()) else { panic!("a circle was not seen") };
             assert_eq!(error.code(), ErrorCode::DeadlockDetected);
         }
@@ -115,7 +117,7 @@ fn a_circle_of_waits_fails_who_closes_it() {
 #[test]
 fn what_a_transaction_holds_is_let_go_back_to_a_savepoint() {
     let locks = AdvisoryLocks::default();
-    let (mut first, mut second) = (locks.holder(), locks.holder());
+    let (mut first, mut second) = (Holder::new(1), Holder::new(2));
     assert!(first.try_lock(&locks, KEY, OF_TRANSACTION).unwrap());
     let mark = first.mark();
     assert!(first.try_lock(&locks, OTHER, OF_TRANSACTION).unwrap());

@@ -62,7 +62,8 @@ impl SqlSession {
 
     async fn lock_number(&mut self, key: Key, mode: Mode) -> Result<()> {
         let limit_ms = self.settings.lock_timeout_ms;
-        waited(&self.cancel, limit_ms, self.advisory.lock(&self.shared.advisory, key, mode)).await
+        let store = self.shared.engine.store();
+        waited(&self.cancel, limit_ms, self.advisory.lock(&self.shared.advisory, store, key, mode)).await
     }
 
     fn unlock_number(&mut self, key: Key, is_shared: bool) -> bool {

@@ -222,7 +222,7 @@ impl SqlSession {
         sharded::check_named(&shared, settings.sharded_server.as_deref().unwrap_or_default())?;
         let (user, database) = (user.to_owned(), database.to_owned());
         let role = Arc::from(user.as_str());
-        let advisory = shared.advisory.holder();
+        let advisory = Holder::new(0);
         let identity = Identity { user, database, ..Identity::default() };
         Ok(Self {
             shared,
@@ -259,6 +259,7 @@ impl SqlSession {
     /// Tells the session the number under which it is registered.
     pub fn set_pid(&mut self, pid: i32) {
         self.identity.pid = pid;
+        self.advisory = Holder::new(pid);
     }
 
     /// The parameters that the client is told at the start.
