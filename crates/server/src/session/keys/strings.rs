@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error};
-use ashlar_store::{Entry, Expiry, Mutation, Region, RowRef, WriteSet};
+use ashlar_store::{Entry, Expiry, LOOKAHEAD_MAX, Mutation, Region, RowRef, WriteSet};
 
 use super::access::{self, Running, atomically};
 use super::arguments::{Args, integer, integer_or_error, is, range};
@@ -408,10 +408,17 @@ pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     }
     // One snapshot for all keys: an MSET is seen whole or not at all.
     let snapshot = session.service.shared.engine.store().snapshot();
-    for key in args.from(1) {
-        if session.is_row_name(key) {
-            reply.null();
-        } else {
+    let is_alone = args.len() == 2;
+    for first in (1..args.len()).step_by(LOOKAHEAD_MAX) {
+        let keys = (first..args.len().min(first + LOOKAHEAD_MAX)).map(|at| args.at(at));
+        if !is_alone {
+            session.service.kv.look_ahead(keys.clone().map(Datum::Bytea));
+        }
+        for key in keys {
+            if session.is_row_name(key) {
+                reply.null();
+                continue;
+            }
             let is_there = session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| {
                 write_value(row, reply);
                 row.is_some()
