@@ -89,7 +89,7 @@ impl SqlSession {
             }
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
-        portal.source = Some(Arc::new(Source { sql: declaration(name, text, hold), declared }));
+        portal.source = Some(Arc::new(Source { sql: declaration(name, text, hold), declared, held: None }));
         self.insert_portal(name, Box::new(portal))?;
         Ok(Executed::Complete("DECLARE CURSOR".into()))
     }
