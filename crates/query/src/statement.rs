@@ -61,7 +61,7 @@ pub struct Statement {
 /// Bytes of a statement beside its text and its plan.
 const STATEMENT_BYTES: usize = 1024;
 
-/// Bytes for each parameter up to the last that is named, by whom a short text may have 65,535: its type here and in the plan.
+/// Bytes for each parameter up to the last that a text names, of which even a short one may have 65,535: its type here and in the plan.
 const PARAMETER_BYTES: usize = 2 * size_of::<SqlType>();
 
 /// Bytes of a cell in a VALUES list.
