@@ -497,6 +497,46 @@ fn prepared_statements_that_are_small_are_within_the_bound_of_memory() {
     subject.recovers();
 }
 
+/// Sends messages with a Sync behind them: the error among the answers.
+fn refused(connection: &mut Connection, messages: &[Vec<u8>]) -> Option<String> {
+    connection.send(&messages.concat()).unwrap();
+    connection.send(&pg::message(b'S', &[])).unwrap();
+    let mut error = None;
+    loop {
+        let message = connection.read().unwrap();
+        match message.kind {
+            b'E' => error = Some(pg::describe(&message)),
+            b'Z' => return error,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn types_that_clients_declare_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 32\n".to_owned();
+    let subject = Subject::start(Options { config, ..Options::default() });
+    let mut connection = subject.server.connect();
+    let types = 23_i32.to_be_bytes().repeat(60_000);
+    let parse = |name: &str| {
+        let count = 60_000_u16.to_be_bytes();
+        pg::message(b'P', &[name.as_bytes(), b"\0SELECT 1\0", &count, &types])
+    };
+    // 240 kB each.
+    let error = (0..1000).find_map(|number| refused(&mut connection, &[parse(&format!("s{number}"))]));
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    connection.query("DEALLOCATE ALL").unwrap();
+    // The statement goes with the next one, and its portals stay.
+    connection.query("BEGIN").unwrap();
+    let bind = |portal: &str| pg::message(b'B', &[portal.as_bytes(), b"\0\0", &[0; 6]]);
+    let error = (0..1000).find_map(|number| refused(&mut connection, &[parse(""), bind(&format!("p{number}"))]));
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    connection.query("ROLLBACK").unwrap();
+    // What is given up can be used again.
+    assert_eq!(refused(&mut connection, &[parse("s"), bind("p")]), None);
+    subject.recovers();
+}
+
 /// Writes small values until not even those fit.
 fn fill(keys: &mut resp::Client, from: &mut usize) {
     for bytes in [100, 1] {

@@ -61,6 +61,9 @@ pub struct Statement {
 /// Bytes of a statement beside its text and its plan.
 const STATEMENT_BYTES: usize = 1024;
 
+/// Bytes for each parameter up to the last that a text names, of which even a short one may have 65,535: its type here and in the plan.
+const PARAMETER_BYTES: usize = 2 * size_of::<SqlType>();
+
 /// Bytes of a cell in a VALUES list.
 const CELL_BYTES: usize = size_of::<crate::dml::Cell>() + 32;
 
@@ -283,7 +286,10 @@ impl Statement {
             Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
         check_width(planned.columns.as_deref())?;
         planned.columns = planned.columns.map(|columns| object_columns::announced(columns, parsed));
-        planned.bytes = STATEMENT_BYTES + 2 * planned.text.len() + planned.kind.bytes()?;
+        planned.bytes = STATEMENT_BYTES
+            + 2 * planned.text.len()
+            + PARAMETER_BYTES * planned.parameter_types.len()
+            + planned.kind.bytes()?;
         Ok(planned)
     }
 
@@ -305,7 +311,8 @@ impl Statement {
 
     /// Bytes that it holds, as estimated.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        let told = if let Kind::Sharded(plan) = &self.kind { plan.described_bytes() } else { 0 };
+        self.bytes + told
     }
 
     /// Plans a statement only if it is about one row by its key: light enough for a connection's own thread.
@@ -385,7 +392,7 @@ impl Statement {
             text: text.to_owned(),
             parameter_types: plan.parameter_types.clone(),
             columns: plan.columns.clone(),
-            bytes: STATEMENT_BYTES + 2 * text.len() + plan.bytes(),
+            bytes: STATEMENT_BYTES + 2 * text.len() + PARAMETER_BYTES * plan.parameter_types.len() + plan.bytes(),
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
             zone: None,

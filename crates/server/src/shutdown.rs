@@ -107,8 +107,11 @@ impl Stop {
         if self.known.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             return Poll::Pending;
         }
-        self.known = Some(context.waker().clone());
-        self.common.waiting.lock().insert(self.number, context.waker().clone());
+        let waker = context.waker().clone();
+        self.known = Some(waker.clone());
+        let before = self.common.waiting.lock().insert(self.number, waker);
+        // Without the lock: it may be the last that holds its task, and with that another of these, which needs the lock to end.
+        drop(before);
         // Who moves on writes the phase before it takes the lock: it finds this task there, or this task finds the phase here.
         if self.phase() >= phase { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -124,7 +127,7 @@ impl Drop for Stop {
     fn drop(&mut self) {
         if self.known.is_some() {
             let waker = self.common.waiting.lock().remove(&self.number);
-            // Without the lock: it may be the last that holds its task.
+            // Without the lock, as above.
             drop(waker);
         }
     }
@@ -146,7 +149,7 @@ pub fn requested() -> io::Result<impl Future<Output = &'static str>> {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::task::Wake;
 
     use futures::FutureExt;
@@ -194,6 +197,45 @@ mod tests {
         drop(one);
         assert!(stopper.0.waiting.lock().is_empty());
         assert!(stop.clone().reached(Phase::Ending).now_or_never().is_some());
+    }
+
+    /// A task whose end needs the lock, as that of a task does which has a [`Stop`] of its own.
+    struct Ending {
+        common: Arc<Common>,
+        ended: Arc<AtomicUsize>,
+        was_locked: Arc<AtomicBool>,
+    }
+
+    impl Wake for Ending {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Ending {
+        fn drop(&mut self) {
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            self.was_locked.fetch_or(self.common.waiting.is_locked(), Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_task_that_nobody_else_holds_ends_without_the_lock() {
+        let (stopper, mut stop) = channel();
+        let (ended, was_locked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let wait = |stop: &mut Stop| {
+            let task = Ending {
+                common: Arc::clone(&stopper.0),
+                ended: Arc::clone(&ended),
+                was_locked: Arc::clone(&was_locked),
+            };
+            let waker = Waker::from(Arc::new(task));
+            assert_eq!(pin!(stop.reached(Phase::Ending)).poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        };
+        // The second is known in the place of the first, and nobody in that of the second.
+        wait(&mut stop);
+        wait(&mut stop);
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        drop(stop);
+        assert_eq!((ended.load(Ordering::SeqCst), was_locked.load(Ordering::SeqCst)), (2, false));
     }
 
     #[tokio::test]

@@ -10,8 +10,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Kinds and tables that are told apart; what comes later is counted together.
+/// Kinds and tables that are told apart; what comes later is counted together. With the bound of their names, and half a KiB of counters
+/// each, they take up to 12 MiB, which operators are told: nothing of it is ever given back.
 const ENTRIES_MAX: usize = 10_000;
+
+/// Bytes of the names of tables that are told apart: a name has 63 at most. A statement about more is counted with others.
+const TABLES_BYTES_MAX: usize = 512;
 
 /// Threads that count apart from each other; where there are more some of them count together. A cache line each.
 const PARTS: usize = 8;
@@ -119,6 +123,7 @@ pub struct Routes(Mutex<HashMap<Key, Arc<Counters>>>);
 impl Routes {
     /// The counters of a kind and tables.
     pub fn of(&self, kind: RouteKind, tables: &str) -> Arc<Counters> {
+        let tables = if tables.len() > TABLES_BYTES_MAX { OTHERS } else { tables };
         let mut all = self.0.lock();
         let is_new = all.len() >= ENTRIES_MAX && !all.contains_key(&(kind, Box::from(tables)));
         let tables = if is_new { OTHERS } else { tables };
@@ -194,5 +199,22 @@ mod tests {
         assert_eq!(told.len(), ENTRIES_MAX + 1);
         let others = told.iter().find(|route| route.tables == OTHERS).unwrap();
         assert_eq!(others.statements, 6);
+        // With what the map has beside them for those that may still come.
+        let beside = 2 * size_of::<(Key, Arc<Counters>)>() + 64;
+        let bytes = (ENTRIES_MAX + RouteKind::ALL.len()) * (size_of::<Counters>() + TABLES_BYTES_MAX + beside);
+        assert!(bytes <= 12 << 20, "{bytes} bytes");
+    }
+
+    #[test]
+    fn long_lists_of_tables_are_counted_together() {
+        let routes = Routes::default();
+        for (bytes, times) in [(TABLES_BYTES_MAX, 1), (TABLES_BYTES_MAX + 1, 1), (1 << 20, 2)] {
+            for _ in 0..times {
+                routes.of(RouteKind::Engine, &"t".repeat(bytes)).note(Duration::ZERO, Some(1));
+            }
+        }
+        let told: Vec<_> =
+            routes.statistics().into_iter().map(|route| (route.tables.len(), route.statements)).collect();
+        assert_eq!(told, [(OTHERS.len(), 3), (TABLES_BYTES_MAX, 1)]);
     }
 }

@@ -117,7 +117,10 @@ impl Held {
     #[cold]
     pub(super) fn is_woken_by(&self, waker: &Waker) {
         if let Some(slot) = self.0 {
-            *lock(&slot.waker) = Some(waker.clone());
+            let waker = waker.clone();
+            // What was there is dropped without the lock: it may be the last that holds a task, which gives up its own slot when it ends.
+            let before = lock(&slot.waker).replace(waker);
+            drop(before);
         }
     }
 }

@@ -134,6 +134,8 @@ fn what_plans_hold_is_what_they_are_charged() {
     let engine = engine();
     for sql in [
         "SELECT * FROM t WHERE id = 1",
+        "SELECT * FROM t WHERE id = $5000",
+        "SELECT b FROM t WHERE b > $5000",
         "UPDATE t SET a = 'x' WHERE id = 1",
         "INSERT INTO t (id, a) VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
         "SELECT count(*), a FROM t WHERE b > 5 AND c < '2024-01-01' GROUP BY a ORDER BY 1 DESC LIMIT 10",

@@ -222,6 +222,15 @@ impl ShardedPlan {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
+    /// Bytes of what a shard says that it looks like: as clients are told it, and as it came. It is known later than the rest.
+    pub(crate) fn described_bytes(&self) -> usize {
+        let Some((types, columns)) = self.described() else { return 0 };
+        let columns = columns.as_deref().unwrap_or_default();
+        let names: usize = columns.iter().map(|column| column.name.len()).sum();
+        2 * (size_of_val(types.as_slice()) + names)
+            + columns.len() * (size_of::<Column>() + size_of::<DescribedColumn>())
+    }
+
     /// The estimated size of the plan in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.route.bytes() + 4 * self.parsed.text.len() + self.shared.as_ref().map_or(0, |shared| shared.bytes())

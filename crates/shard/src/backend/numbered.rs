@@ -54,21 +54,29 @@ impl Numbered {
         self.0.get(&number).filter(|found| found.is_of(types, zone)).map(|found| found.at)
     }
 
-    /// Keeps where it is. There are at most `max`: then all others are forgotten.
+    /// Keeps where it is. There are at most `max`: then all others are forgotten, and found by their texts when they come next. Those that
+    /// come again are soon there again, and numbers of plans that are gone are not.
     pub(super) fn keep(&mut self, number: TextNumber, types: &[u32], zone: &Arc<str>, at: At, max: usize) {
+        let found = || Found { types: types.into(), zone: Arc::clone(zone), at };
         match self.0.get_mut(&number) {
-            Some(found) if found.is_of(types, zone) => found.at = at,
-            _ => {
+            Some(before) if before.is_of(types, zone) => before.at = at,
+            Some(before) => *before = found(),
+            None => {
                 if self.0.len() >= max {
                     self.0.clear();
                 }
-                self.0.insert(number, Found { types: types.into(), zone: Arc::clone(zone), at });
+                self.0.insert(number, found());
             }
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -115,6 +123,10 @@ mod tests {
         numbered.keep(one, &[], &utc, at(2), 2);
         numbered.keep(other, &[23], &utc, at(3), 2);
         assert_eq!((numbered.find(one, &[], &utc), numbered.find(other, &[23], &utc)), (Some(at(2)), Some(at(3))));
+        // One that is there already takes nobody's place, whatever its types are.
+        numbered.keep(other, &[25], &utc, at(5), 2);
+        assert_eq!((numbered.find(one, &[], &utc), numbered.find(other, &[25], &utc)), (Some(at(2)), Some(at(5))));
+        assert_eq!(numbered.find(other, &[23], &utc), None);
         numbered.keep(TextNumber::make(), &[], &utc, at(4), 2);
         assert_eq!((numbered.0.len(), numbered.find(one, &[], &utc)), (1, None));
         numbered.clear();

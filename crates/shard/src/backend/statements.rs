@@ -1,8 +1,8 @@
 //! The prepared statements of one connection: which text has which name there.
 //!
 //! Names are the connection's own, so that sessions that prepared the same text share one, and a session finds its
-//! statement on whichever connection it is lent. A name counts only when the shard has said that it took it. What is long has none: neither
-//! side keeps it, but for the last one on the shard, and it is parsed each time.
+//! statement on whichever connection it is lent. A name counts only when the shard has said that it took it. What is long, or declares more
+//! types than it could name, has none: neither side keeps it, but for the last one on the shard, and it is parsed each time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Write};
@@ -17,6 +17,10 @@ use super::numbered::{At, Numbered, TextNumber};
 /// Bytes of a text that connections remember: with as many statements as they may, what they remember stays small. Longer ones, such as lists of
 /// hundreds of constants, rarely come twice, and take longer to run than to parse.
 pub const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Types of parameters that connections remember with a text. One that is short enough names fewer parameters, but as many types as a
+/// client likes may be declared for it.
+const KEPT_TYPES_MAX: usize = KEPT_TEXT_BYTES_MAX / 4;
 
 /// Bytes of a key that are kept for the next one to be written over.
 const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -105,7 +109,7 @@ impl Statements {
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
     /// now, in which a server reads the times of a text once, when it parses it.
     pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> StatementName {
-        if text.len() > KEPT_TEXT_BYTES_MAX {
+        if !is_kept(text, types) {
             return self.queue_unnamed(out, text, types);
         }
         self.ask_for(text, types, zone);
@@ -126,7 +130,7 @@ impl Statements {
         zone: &str,
         expected: &Arc<Described>,
     ) -> (StatementName, bool) {
-        if text.len() > KEPT_TEXT_BYTES_MAX {
+        if !is_kept(text, types) {
             return (self.queue_unnamed(out, text, types), false);
         }
         self.close_stale(out);
@@ -160,7 +164,7 @@ impl Statements {
         {
             return Some(self.use_known(place));
         }
-        if text.len() > KEPT_TEXT_BYTES_MAX {
+        if !is_kept(text, types) {
             return None;
         }
         let place = self.find_text(text, types, zone, expected)?;
@@ -330,6 +334,11 @@ impl Statements {
         self.ahead.clear();
         self.current = None;
     }
+}
+
+/// Whether a connection remembers a text with these types.
+fn is_kept(text: &str, types: &[u32]) -> bool {
+    text.len() <= KEPT_TEXT_BYTES_MAX && types.len() <= KEPT_TYPES_MAX
 }
 
 /// A text cannot hold the byte 0.
@@ -519,6 +528,78 @@ mod tests {
         statements.forget_all();
         assert!(texts.iter().all(|text| statements.find(*text, &[], &zone, &expected).is_none()));
         assert_eq!((statements.known.len(), statements.places.len()), (0, 0));
+    }
+
+    #[test]
+    fn numbers_beyond_their_bound_are_forgotten_and_their_statements_found_by_their_texts() {
+        let mut statements = Statements::new(2);
+        let mut out = Vec::new();
+        let (zone, expected): (Arc<str>, _) = ("UTC".into(), described(20));
+        let texts = ["1", "2"];
+        let names = texts.map(|text| {
+            let (name, _) = statements.queue_expecting(&mut out, text, &[], &zone, &expected);
+            statements.parsed().unwrap();
+            statements.looks(Arc::clone(&expected));
+            statements.settled();
+            name
+        });
+        // As plans have them that are made anew again and again.
+        let made: Vec<TextNumber> = (0..1000).map(|_| TextNumber::make()).collect();
+        for (place, number) in made.iter().enumerate() {
+            let (text, name) = (texts[place % 2], names[place % 2]);
+            assert_eq!(statements.find((text, *number), &[], &zone, &expected), Some(name));
+            assert!((1..=NUMBERS_EACH * 2).contains(&statements.numbered.len()), "{place}");
+            // The one that came last is there.
+            assert_eq!(statements.find(("", *number), &[], &zone, &expected), Some(name));
+        }
+        // Of those before it none is another one by now, and all are found again.
+        for (place, number) in made.iter().enumerate() {
+            let (text, name) = (texts[place % 2], names[place % 2]);
+            let by_number = statements.find(("", *number), &[], &zone, &expected);
+            assert!(by_number.is_none_or(|found| found == name), "{place}");
+            assert_eq!(statements.find((text, *number), &[], &zone, &expected), Some(name));
+            assert!(statements.numbered.len() <= NUMBERS_EACH * 2);
+        }
+        // The same where the statement that a number stands for has gone meanwhile.
+        let last = made[made.len() - 2..].to_vec();
+        statements.queue(&mut out, "3", &[], &zone);
+        statements.parsed().unwrap();
+        statements.settled();
+        for (number, (text, name)) in last.into_iter().zip([("1", None), ("2", Some(names[1]))]) {
+            // The second is in the place of the first.
+            assert_eq!(statements.find(("", number), &[], &zone, &expected), None);
+            assert_eq!(statements.find((text, number), &[], &zone, &expected), name);
+            assert_eq!(statements.find(("", number), &[], &zone, &expected), name);
+        }
+    }
+
+    #[test]
+    fn a_text_with_more_types_than_it_could_name_is_not_remembered() {
+        let mut statements = Statements::new(10);
+        let mut out = Vec::new();
+        let (zone, expected, text): (Arc<str>, _, _) = ("UTC".into(), described(20), "SELECT 1");
+        for (count, is_kept) in [(KEPT_TYPES_MAX, true), (KEPT_TYPES_MAX + 1, false), (65_535, false)] {
+            let (numbered, types) = ((text, TextNumber::make()), vec![23_u32; count]);
+            for time in 0..3 {
+                out.clear();
+                let (name, is_checked) = statements.queue_expecting(&mut out, text, &types, &zone, &expected);
+                assert_eq!((is_checked, name.as_str().is_empty()), (is_kept && time > 0, !is_kept));
+                assert_eq!(out.is_empty(), is_checked);
+                if !is_checked {
+                    statements.parsed().unwrap();
+                }
+                statements.looks(Arc::clone(&expected));
+                statements.settled();
+                assert_eq!(statements.find(numbered, &types, &zone, &expected).is_some(), is_kept);
+                statements.settled();
+            }
+            assert_eq!(statements.queue(&mut out, text, &types, &zone).as_str().is_empty(), !is_kept);
+            if !is_kept {
+                statements.parsed().unwrap();
+            }
+            statements.settled();
+        }
+        assert_eq!((statements.known.len(), statements.numbered.len()), (1, 1));
     }
 
     #[test]

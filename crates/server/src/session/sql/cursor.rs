@@ -10,7 +10,7 @@ use ashlar_query::statement::{Kind, refused_by_name};
 
 use super::portal::{Hold, Portal, Progress, Source, Tag};
 use super::rows::RowSource;
-use super::{Executed, LONG_BYTES, NAMED_MAX, RowSink, SqlSession};
+use super::{Executed, NAMED_MAX, RowSink, SqlSession};
 
 /// The parameters that came with a DECLARE.
 pub(super) struct Given {
@@ -89,11 +89,7 @@ impl SqlSession {
             }
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
-        let sql: Arc<str> = declaration(name, text, hold).into();
-        if sql.len() >= LONG_BYTES {
-            portal.held.get_or_insert_with(|| self.shared.engine.store().reservation()).grow(sql.len())?;
-        }
-        portal.source = Some(Arc::new(Source { sql, declared }));
+        portal.source = Some(Arc::new(Source { sql: declaration(name, text, hold).into(), declared, held: None }));
         self.insert_portal(name, Box::new(portal))?;
         Ok(Executed::Complete("DECLARE CURSOR".into()))
     }

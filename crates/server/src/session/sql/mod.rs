@@ -41,7 +41,6 @@ use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, StatementResources, StatementTime, grammar};
 use ashlar_query::{Identity, OpenCursor};
 use ashlar_shard::snapshot::Moment;
-use ashlar_store::Reservation;
 use tokio::time::Instant;
 
 use self::limit::in_time;
@@ -125,10 +124,8 @@ struct Prepared {
     planned: Option<Arc<ashlar_query::Statement>>,
     /// The formats of the result's columns in the last Bind: the next one usually asks for the same.
     formats: Arc<[ValueFormat]>,
-    /// Bytes of the name, the text and the plan, as estimated.
+    /// Bytes of the name, the text, the types and the plan, as estimated.
     bytes: usize,
-    /// The charge for these bytes, if they are many.
-    held: Option<Reservation>,
 }
 
 impl Prepared {
@@ -427,11 +424,12 @@ impl SqlSession {
         let declared: Vec<u32> = types.collect();
         let planned = self.plan_prepared(sql, &declared).await?;
         // A plan that the cache has dropped lives on here.
-        let bytes = name.len() + sql.len() + planned.as_ref().map_or(0, |planned| planned.bytes());
-        let held = self.pay_for_prepared(name, bytes)?;
-        let source = Arc::new(Source { sql: sql.into(), declared });
-        let formats = Arc::default();
-        self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, bytes, held });
+        let of_plan = planned.as_ref().map_or(0, |planned| planned.bytes());
+        let mut source = Source { sql: sql.into(), declared, held: None };
+        let bytes = name.len() + source.bytes() + of_plan;
+        source.held = self.pay_for_prepared(name, bytes)?.map(Arc::new);
+        let (source, formats) = (Arc::new(source), Arc::default());
+        self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, bytes });
         Ok(())
     }
 
@@ -539,11 +537,12 @@ impl SqlSession {
     /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
-    /// 53200 over the memory bound, for a long name.
+    /// 53200 over the memory bound, for a long name or text, or many types.
     fn insert_portal(&mut self, name: &str, mut portal: Box<Portal>) -> Result<()> {
-        if name.len() >= LONG_BYTES {
+        let bytes = portal.own_bytes(name);
+        if bytes >= LONG_BYTES {
             let store = self.shared.engine.store();
-            portal.held.get_or_insert_with(|| store.reservation()).grow(name.len())?;
+            portal.held.get_or_insert_with(|| store.reservation()).grow_exactly(bytes)?;
         }
         self.portals_made += 1;
         portal.number = self.portals_made;
@@ -656,7 +655,8 @@ impl SqlSession {
             && parameters_of(&again).0.is_some_and(|types| types != told)
         {
             // A column has another type by now. Parameters have those that the client was told of, as in PostgreSQL.
-            kept = Arc::new(Source { sql: Arc::clone(&source.sql), declared: told.to_vec() });
+            let (sql, held) = (Arc::clone(&source.sql), source.held.clone());
+            kept = Arc::new(Source { sql, declared: told.to_vec(), held });
             let Some(as_told) = self.plan_prepared(&kept.sql, &kept.declared).await? else { return Ok(()) };
             again = as_told;
         }

@@ -19,6 +19,9 @@ use super::limit::in_time;
 /// Statements longer than this are planned each time: such a text rarely comes twice, and its plan is large.
 const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 
+/// Statements for which more types are declared are planned each time, too: a text of that length has fewer parameters.
+const CACHED_TYPES_MAX: usize = CACHED_TEXT_BYTES_MAX / 4;
+
 /// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
@@ -174,9 +177,11 @@ impl SqlSession {
         sql: &str,
         declared: &[u32],
     ) -> Result<Option<Arc<ashlar_query::Statement>>> {
-        let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX;
-        let key = cache_key(sql, declared, self.settings.sharded_server.as_deref());
-        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch(), self.style().zone) {
+        let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX && declared.len() <= CACHED_TYPES_MAX;
+        let key = is_cached.then(|| cache_key(sql, declared, self.settings.sharded_server.as_deref()));
+        if let Some(key) = &key
+            && let Some(planned) = self.shared.engine.cache().prepared(key, self.epoch(), self.style().zone)
+        {
             self.check_block(false)?;
             self.describe_planned(&planned, declared).await?;
             return Ok(Some(planned));
@@ -185,7 +190,7 @@ impl SqlSession {
         self.check_block(parsed.ends_failed_block())?;
         let planned = self.plan_now(&parsed, declared).await?;
         self.describe_planned(&planned, declared).await?;
-        if is_cached && parsed.is_plan_kept() {
+        if let Some(key) = key.filter(|_| parsed.is_plan_kept()) {
             self.keep(&key, Lifting::default(), &planned);
         }
         Ok(Some(planned))

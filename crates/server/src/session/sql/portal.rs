@@ -157,6 +157,15 @@ impl Portals {
 pub(super) struct Source {
     pub(super) sql: Arc<str>,
     pub(super) declared: Vec<u32>,
+    /// The charge for the statement that was prepared from it, if that is large: portals may be left of it when it is closed.
+    pub(super) held: Option<Arc<Reservation>>,
+}
+
+impl Source {
+    /// Bytes of the text and the types: a client may declare 65,535 of them for a short text.
+    pub(super) fn bytes(&self) -> usize {
+        self.sql.len() + size_of_val(self.declared.as_slice())
+    }
 }
 
 /// How far the execution of a portal is.
@@ -243,6 +252,16 @@ impl Portal {
         (self.is_cursor, self.hold, self.number) = (false, Hold::Transaction, 0);
     }
 
+    /// Bytes that are kept for a portal of this name and charged to nobody else: its statement may be closed long before it. There is
+    /// only one without a name.
+    pub(super) fn own_bytes(&self, name: &str) -> usize {
+        if name.is_empty() {
+            return 0;
+        }
+        let source = self.source.as_ref().filter(|source| source.held.is_none());
+        name.len() + source.map_or(0, |source| source.bytes())
+    }
+
     pub(super) fn is_fresh(&self) -> bool {
         matches!(self.progress, Progress::Fresh)
     }
@@ -294,6 +313,16 @@ impl Portal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_portal_is_charged_for_the_text_and_the_types_that_it_may_be_left_with() {
+        let mut portal = Portal::empty();
+        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, 4));
+        let source = Source { sql: "SELECT 1".into(), declared: vec![23; 65_535], held: None };
+        assert_eq!(source.bytes(), 8 + 4 * 65_535);
+        portal.source = Some(Arc::new(source));
+        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, 4 + 8 + 4 * 65_535));
+    }
 
     #[test]
     fn portals_are_replaced_and_their_places_used_again() {

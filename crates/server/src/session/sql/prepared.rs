@@ -60,7 +60,7 @@ impl SqlSession {
         }
         // There is only one without a name.
         if !name.is_empty() {
-            let small = self.prepared.values().filter(|prepared| prepared.held.is_none());
+            let small = self.prepared.values().filter(|prepared| prepared.source.held.is_none());
             let small: usize = small.map(|prepared| prepared.bytes).sum();
             self.small_prepared.keep(store, small + bytes)?;
         }
