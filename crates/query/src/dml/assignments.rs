@@ -2,17 +2,26 @@
 //!
 //! Called for the SET of UPDATE and of ON CONFLICT DO UPDATE.
 
-use ashlar_base::{Error, ErrorCode, Result};
-use datafusion::sql::sqlparser::ast::{Assignment, AssignmentTarget, Expr, GroupByExpr, Query, SelectItem, SetExpr};
+use std::ops::ControlFlow;
 
-use crate::select::members_of;
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::walk;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Expr, Function, GroupByExpr, Query, Select, SelectItem, SetExpr,
+};
+
+use crate::engine::Engine;
+use crate::select::names::folded;
+use crate::select::{Copies, members_of, nodes_of, one_row_of};
 
 /// `SET (a, b) = (x, y)` is `SET a = x, b = y`, and of `SET (a, b) = (SELECT x, y ...)` each column gets its own subquery.
 ///
 /// # Errors
-/// 42601 for more or fewer values than columns, 0A000 for a subquery that may give another row each time that it is asked.
-pub(super) fn split_assignments(assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
+/// 42601 for more or fewer values than columns, 0A000 for a subquery that may give another row each time that it is asked and for what is
+/// neither a row nor a subquery, 54001 for subqueries that are too much to be said for each column.
+pub(super) fn split_assignments(engine: &Engine, assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
     let mut result = Vec::with_capacity(assignments.len());
+    let mut copies = Copies::default();
     for Assignment { target, value } in assignments {
         let names = match target {
             AssignmentTarget::Tuple(names) => names,
@@ -23,13 +32,10 @@ pub(super) fn split_assignments(assignments: Vec<Assignment>) -> Result<Vec<Assi
         };
         let values = match value {
             Expr::Tuple(values) => values,
-            value => match of_subquery(&value, names.len())? {
-                Some(values) => values,
-                None => {
-                    result.push(Assignment { target: AssignmentTarget::Tuple(names), value });
-                    continue;
-                }
-            },
+            value => of_subquery(engine, &value, names.len(), &mut copies)?.ok_or_else(|| {
+                let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                Error::unsupported(message)
+            })?,
         };
         if names.len() != values.len() {
             return Err(wrong_number());
@@ -45,35 +51,91 @@ fn wrong_number() -> Error {
 }
 
 /// The columns of a subquery's one row, each by a subquery of its own; `None` for what is no subquery.
-fn of_subquery(value: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
-    let members = members_of(value, width)
-        .map_err(|error| if error.code() == ErrorCode::SyntaxError { wrong_number() } else { error })?;
+fn of_subquery(engine: &Engine, value: &Expr, width: usize, copies: &mut Copies) -> Result<Option<Vec<Expr>>> {
+    let query = one_row_of(value, width).map_err(|error| match error.code() {
+        ErrorCode::SyntaxError => wrong_number(),
+        ErrorCode::FeatureNotSupported => {
+            let message = "assigning the row of a subquery which limits its rows, or calls functions that may answer \
+                otherwise each time, is not supported";
+            Error::unsupported(message).with_hint("Compute its row in a query in FROM.")
+        }
+        _ => error,
+    })?;
+    let Some(query) = query else { return Ok(None) };
+    let mut copy = |nodes: usize| {
+        let taken = copies.take(nodes.saturating_mul(width));
+        taken.map_err(|error| error.with_hint("Assign fewer columns at once, or compute the row in a query in FROM."))
+    };
     // The engine joins a subquery to the rows around it where no other one stands between.
-    Ok(members.map(|members| plain(value).filter(|plain| plain.len() == width).unwrap_or(members)))
+    if let SetExpr::Select(select) = query.body.as_ref()
+        && is_separable(engine, query, select)
+    {
+        let items: usize = select.projection.iter().map(nodes_of).sum();
+        copy(nodes_of(query).saturating_sub(items))?;
+        return Ok(Some(separated(query, &select.projection)));
+    }
+    copy(nodes_of(query))?;
+    members_of(value, width)
 }
 
-/// The subquery once for each of its columns, with that one alone; `None` where another part of it may mean its other columns.
-fn plain(value: &Expr) -> Option<Vec<Expr>> {
-    let query = match value {
-        Expr::Nested(inner) => return plain(inner),
-        Expr::Subquery(query) => query,
-        _ => return None,
+/// Whether each column of a query is what the query gives with that column alone. Not where one of them decides how many rows there are: an
+/// aggregate makes one of all of them, and a function that gives rows makes several of one, or none.
+fn is_separable(engine: &Engine, query: &Query, select: &Select) -> bool {
+    let has_groups = match &select.group_by {
+        GroupByExpr::Expressions(exprs, modifiers) => !exprs.is_empty() || !modifiers.is_empty(),
+        GroupByExpr::All(_) => true,
     };
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let has_groups = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
     if has_groups || select.distinct.is_some() || query.order_by.is_some() {
-        return None;
+        return false;
     }
-    let is_one = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-    if !select.projection.iter().all(is_one) {
-        return None;
+    let mut aggregates = 0;
+    for item in &select.projection {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
+        if calls(expr, gives_rows) {
+            return false;
+        }
+        aggregates += usize::from(calls(expr, |function| is_aggregate(engine, function)));
+    }
+    // With an aggregate in each of them, each is of the one row.
+    aggregates == 0 || aggregates == select.projection.len()
+}
+
+/// The query once for each of its columns, with that one alone.
+fn separated(query: &Query, items: &[SelectItem]) -> Vec<Expr> {
+    let mut bare = query.clone();
+    if let SetExpr::Select(select) = bare.body.as_mut() {
+        select.projection = Vec::new();
     }
     let alone = |item: &SelectItem| {
-        let mut query = Query::clone(query);
+        let mut query = bare.clone();
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.projection = vec![item.clone()];
         }
         Expr::Subquery(Box::new(query))
     };
-    Some(select.projection.iter().map(alone).collect())
+    items.iter().map(alone).collect()
+}
+
+/// Whether an expression calls such a function, outside of its subqueries.
+fn calls(expr: &Expr, is_such: impl Fn(&Function) -> bool) -> bool {
+    let found = walk::own_expressions(expr, |expr| match expr {
+        Expr::Function(function) if is_such(function) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn name_of(function: &Function) -> String {
+    function.name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
+}
+
+/// Whether it gives rows: every such function has been rewritten with this one.
+fn gives_rows(function: &Function) -> bool {
+    name_of(function) == "unnest"
+}
+
+fn is_aggregate(engine: &Engine, function: &Function) -> bool {
+    let name = name_of(function);
+    let is_known = engine.state().aggregate_functions().contains_key(&name);
+    function.over.is_none() && is_known && !ashlar_functions::is_foreign_aggregate(&name)
 }

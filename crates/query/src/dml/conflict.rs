@@ -135,7 +135,7 @@ impl Builder<'_> {
         alias: &str,
     ) -> Result<Vec<(usize, Expr)>> {
         let mut split = Vec::new();
-        for Assignment { target, value } in split_assignments(assignments)? {
+        for Assignment { target, value } in split_assignments(self.engine, assignments)? {
             let ordinal = assigned_column(self.schema, &target, &value)?;
             if self.schema.key.contains(&ordinal) {
                 let column = &self.schema.columns[ordinal];

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, Select, TableFactor, Visitor}
 const NODES_MAX: usize = 1 << 14;
 
 /// See the module.
-pub(in crate::select) struct Copies {
+pub(crate) struct Copies {
     left: usize,
 }
 
@@ -29,7 +29,7 @@ impl Copies {
     ///
     /// # Errors
     /// 54001 for more than a statement may grow by.
-    pub(in crate::select) fn take(&mut self, nodes: usize) -> Result<()> {
+    pub(crate) fn take(&mut self, nodes: usize) -> Result<()> {
         match self.left.checked_sub(nodes) {
             Some(left) => {
                 self.left = left;
@@ -42,7 +42,7 @@ impl Copies {
 }
 
 /// The expressions, queries and items of FROM of a part of a statement, itself among them.
-pub(in crate::select) fn nodes_of(part: &impl walk::Root) -> usize {
+pub(crate) fn nodes_of(part: &impl walk::Root) -> usize {
     struct Count(usize);
     impl Count {
         fn one(&mut self) -> ControlFlow<()> {

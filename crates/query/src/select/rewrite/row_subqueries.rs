@@ -104,17 +104,12 @@ pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
 }
 
 /// The members of `(SELECT x, y ...)`, of as many as a row has that it is compared with, each by a subquery of its own; `None` for what is no
-/// subquery. It is run for each of them, and has to give the same row each time.
+/// subquery.
 ///
 /// # Errors
-/// 42601 for a subquery of more or fewer columns, 0A000 for one that may give another row each time.
+/// As [`one_row_of`].
 pub(crate) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>> {
-    let Some(subquery) = subquery_of(expr) else { return Ok(None) };
-    if walk::visit(subquery, &mut Chooses).is_break() {
-        let message =
-            "comparing a row with that of a subquery which limits its rows or calls such functions is not supported";
-        return Err(Error::unsupported(message).with_hint("Compute its row in a query in FROM."));
-    }
+    let Some(subquery) = one_row_of(expr, width)? else { return Ok(None) };
     let row = vec![Expr::value(Value::Null); width];
     let rows = Search { row, op: BinaryOperator::Eq, subquery, negated: false };
     let member = |place: usize| -> Result<Expr> {
@@ -126,6 +121,22 @@ pub(crate) fn members_of(expr: &Expr, width: usize) -> Result<Option<Vec<Expr>>>
         Ok(Expr::Subquery(query))
     };
     (0..width).map(member).collect::<Result<Vec<Expr>>>().map(Some)
+}
+
+/// The subquery that stands for a row of so many members; `None` for what is no subquery. It is run for each of them, and has to give the same
+/// row each time.
+///
+/// # Errors
+/// 42601 for a subquery of more or fewer columns, 0A000 for one that may give another row each time.
+pub(crate) fn one_row_of(expr: &Expr, members: usize) -> Result<Option<&Query>> {
+    let Some(subquery) = subquery_of(expr) else { return Ok(None) };
+    check_width(subquery, members)?;
+    if walk::visit(subquery, &mut Chooses).is_break() {
+        let message =
+            "comparing a row with that of a subquery which limits its rows or calls such functions is not supported";
+        return Err(Error::unsupported(message).with_hint("Compute its row in a query in FROM."));
+    }
+    Ok(Some(subquery))
 }
 
 /// Looks for what makes a query choose among its rows: it may choose otherwise the next time.
@@ -218,11 +229,7 @@ impl<'e> Search<'e> {
 
     /// A query of the subquery's rows.
     fn query(&self) -> Result<Box<Query>> {
-        if let Some(width) = width(&self.subquery.body)
-            && width != self.row.len()
-        {
-            return Err(wrong_width(width > self.row.len()));
-        }
+        check_width(self.subquery, self.row.len())?;
         let unexpected = || Error::internal("a template is a query");
         let Ok(Statement::Query(mut query)) = crate::select::parse("SELECT 1") else { return Err(unexpected()) };
         let SetExpr::Select(select) = query.body.as_mut() else { return Err(unexpected()) };
@@ -260,6 +267,14 @@ fn subquery_of(expr: &Expr) -> Option<&Query> {
 /// The name of a column of the subquery's rows.
 fn column(place: usize) -> Ident {
     Ident::with_quote('"', format!("column{NAME_END}{place}"))
+}
+
+/// 42601 for a subquery of which it is seen that it has not so many columns.
+fn check_width(subquery: &Query, wanted: usize) -> Result<()> {
+    match width(&subquery.body) {
+        Some(found) if found != wanted => Err(wrong_width(found > wanted)),
+        _ => Ok(()),
+    }
 }
 
 /// How many columns a query has, where no star hides it.
