@@ -46,7 +46,11 @@ impl<'a> Assigned<'a> {
 
 /// 42804, as PostgreSQL words it.
 pub fn mismatch(column: &ColumnDef, from: SqlType) -> Error {
-    let from = unmodified(from);
+    mismatch_of(column, &unmodified(from))
+}
+
+/// The same for a value of a type of this name.
+pub(crate) fn mismatch_of(column: &ColumnDef, from: &str) -> Error {
     Error::new(
         ErrorCode::DatatypeMismatch,
         format!(

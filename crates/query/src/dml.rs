@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use self::assignments::split_assignments;
-use crate::assign::Literal;
+use crate::assign::{Literal, mismatch_of};
 use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::engine::Engine;
@@ -201,7 +201,7 @@ struct Builder<'a> {
 /// The column that an assignment is for.
 fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr) -> Result<usize> {
     let AssignmentTarget::ColumnName(name) = target else {
-        return Err(Error::unsupported("assigning several columns at once is not supported"));
+        return Err(Error::internal("an assignment to several columns has been split"));
     };
     // Of more than one part, the first would be a column of a composite type.
     let first = name.0.first().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
@@ -215,9 +215,21 @@ fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr
                 )
                 .with_detail(format!("Column \"{first}\" is an identity column defined as GENERATED ALWAYS.")));
             }
+            if is_row(value) {
+                return Err(mismatch_of(&schema.columns[ordinal], "record"));
+            }
             Ok(ordinal)
         }
         _ => Err(no_column(schema, &first)),
+    }
+}
+
+/// Whether a value is a row, as `(1, 2)` is.
+fn is_row(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_row(inner),
+        Expr::Tuple(_) => true,
+        _ => false,
     }
 }
 

@@ -18,11 +18,12 @@ use crate::select::{Copies, members_of, nodes_of, one_row_of};
 ///
 /// # Errors
 /// 42601 for more or fewer values than columns, 0A000 for a subquery that may give another row each time that it is asked and for what is
-/// neither a row nor a subquery, 54001 for subqueries that are too much to be said for each column.
+/// neither a row nor a subquery, 54001 for subqueries that are too much to be said for each column, and as [`check_calls`].
 pub(super) fn split_assignments(engine: &Engine, assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
     let mut result = Vec::with_capacity(assignments.len());
     let mut copies = Copies::default();
     for Assignment { target, value } in assignments {
+        check_calls(engine, &value, "UPDATE")?;
         let names = match target {
             AssignmentTarget::Tuple(names) => names,
             target @ AssignmentTarget::ColumnName(_) => {
@@ -44,6 +45,31 @@ pub(super) fn split_assignments(engine: &Engine, assignments: Vec<Assignment>) -
         result.extend(pairs.map(|(name, value)| Assignment { target: AssignmentTarget::ColumnName(name), value }));
     }
     Ok(result)
+}
+
+/// 42601 for a column that is assigned to by two.
+pub(super) fn assigned_twice(column: &str) -> Error {
+    Error::new(ErrorCode::SyntaxError, format!("multiple assignments to same column \"{column}\""))
+}
+
+/// Refuses calls that are not of one row in an expression that is, outside of its subqueries. `place` is PostgreSQL's word for where it stands.
+///
+/// # Errors
+/// 42P20 for a window function, 42803 for an aggregate, 0A000 for a function that gives rows.
+pub(super) fn check_calls(engine: &Engine, expr: &Expr, place: &str) -> Result<()> {
+    walk::outcome(walk::own_expressions(expr, |expr| {
+        let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+        let (code, what) = if function.over.is_some() {
+            (ErrorCode::WindowingError, "window functions")
+        } else if is_aggregate(engine, function) {
+            (ErrorCode::GroupingError, "aggregate functions")
+        } else if gives_rows(function) {
+            (ErrorCode::FeatureNotSupported, "set-returning functions")
+        } else {
+            return ControlFlow::Continue(());
+        };
+        ControlFlow::Break(Error::new(code, format!("{what} are not allowed in {place}")))
+    }))
 }
 
 fn wrong_number() -> Error {

@@ -2,12 +2,10 @@
 //!
 //! Called by `statement` for tables in memory, and by `shard_change` for sharded ones. Runs nothing: `run` does.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::walk;
 use ashlar_store::{Region, expires_at_column};
 use datafusion::datasource::TableProvider;
 use datafusion::sql::sqlparser::ast::{
@@ -15,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value as AstValue, With,
 };
 
+use super::assignments::assigned_twice;
 use super::returning::{Requested, with_new_values};
 use super::{
     DeletePlan, Returning, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed,
@@ -134,20 +133,13 @@ impl Finding {
             if target.has_expiry && names_expiry(&column, schema) {
                 let value = if is_default(&value) { Expr::value(AstValue::Null) } else { value };
                 if ends.replace(typed(value, SqlType::Scalar(ScalarType::Timestamptz))).is_some() {
-                    let message = format!("multiple assignments to same column \"{}\"", expiry::NAME);
-                    return Err(Error::new(ErrorCode::SyntaxError, message));
+                    return Err(assigned_twice(expiry::NAME));
                 }
                 continue;
             }
             let ordinal = assigned_column(schema, &column, &value)?;
-            if walk::own_expressions(&value, is_window).is_break() {
-                return Err(Error::new(ErrorCode::WindowingError, "window functions are not allowed in UPDATE"));
-            }
             if assigned.contains(&ordinal) {
-                return Err(Error::new(
-                    ErrorCode::SyntaxError,
-                    format!("multiple assignments to same column \"{}\"", schema.columns[ordinal].name),
-                ));
+                return Err(assigned_twice(&schema.columns[ordinal].name));
             }
             let column = &schema.columns[ordinal];
             let value = if is_default(&value) { default_of(column)? } else { value };
@@ -338,13 +330,5 @@ impl DeletePlan {
         let Finding { select, returning, has_sources, .. } = found;
         let (schema, locked) = (target.schema, Subqueries::default());
         Ok(Self { region, schema, select, returning, has_sources, locked })
-    }
-}
-
-/// Stops at a call over a window.
-fn is_window(expr: &Expr) -> ControlFlow<()> {
-    match expr {
-        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
     }
 }

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     OnConflictAction, OnInsert,
 };
 
+use super::assignments::{assigned_twice, check_calls};
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
 use super::{Builder, Conflict, assigned_column, split_assignments, typed};
@@ -92,12 +93,16 @@ impl Builder<'_> {
         }
         let mut values = update.assignments.iter().map(|assignment| &assignment.value).chain(&update.selection);
         if values.any(holds_query) {
-            return Err(Error::unsupported("a subquery in ON CONFLICT is not supported"));
+            return Err(Error::unsupported("a subquery in ON CONFLICT is not supported")
+                .with_hint("Run an UPDATE of its own, in the same transaction."));
         }
         let row = self.engine_schema();
         let existing = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
         let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
         let mut split = self.split_values(update.assignments, is_of_key, alias)?;
+        if let Some(selection) = &update.selection {
+            check_calls(self.engine, selection, "WHERE")?;
+        }
         let mut met = Vec::new();
         for value in split.iter().map(|(_, value)| value).chain(&update.selection) {
             self.met_parameters(value, &mut met);
@@ -135,8 +140,13 @@ impl Builder<'_> {
         alias: &str,
     ) -> Result<Vec<(usize, Expr)>> {
         let mut split = Vec::new();
+        let mut assigned = Vec::new();
         for Assignment { target, value } in split_assignments(self.engine, assignments)? {
             let ordinal = assigned_column(self.schema, &target, &value)?;
+            if assigned.contains(&ordinal) {
+                return Err(assigned_twice(&self.schema.columns[ordinal].name));
+            }
+            assigned.push(ordinal);
             if self.schema.key.contains(&ordinal) {
                 let column = &self.schema.columns[ordinal];
                 // The key of the row that is met is the proposed one already; and what it is may be set anew.

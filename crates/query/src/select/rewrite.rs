@@ -7,8 +7,8 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk::{self, flow};
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, UnaryOperator, Value, VisitorMut,
+    FunctionArgExpr, FunctionArguments, LimitClause, ObjectName, OnConflictAction, OnInsert, Query, Select, SelectItem,
+    SetExpr, Statement, TableFactor, UnaryOperator, Value, VisitorMut,
 };
 
 use super::lowering;
@@ -21,21 +21,6 @@ use super::numerics;
 /// 0A000
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     precedence::settle(statement)?;
-    match statement {
-        Statement::Update(update) => {
-            row_subqueries::conditions(&mut update.selection)?;
-            for Assignment { target, value } in &mut update.assignments {
-                // `SET (a, b) = ROW(x, y)`
-                if matches!(target, AssignmentTarget::Tuple(_))
-                    && let Some(members) = rows::members(value)
-                {
-                    *value = Expr::Tuple(members);
-                }
-            }
-        }
-        Statement::Delete(delete) => row_subqueries::conditions(&mut delete.selection)?,
-        _ => {}
-    }
     walk::outcome(walk::visit_mut(statement, &mut Rewrite::default()))
 }
 
@@ -259,6 +244,27 @@ impl Rewrite {
 impl VisitorMut for Rewrite {
     type Break = Error;
 
+    // A change behind WITH is a statement inside a query.
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Error> {
+        match statement {
+            Statement::Update(update) => {
+                flow(row_subqueries::conditions(&mut update.selection))?;
+                update.assignments.iter_mut().try_for_each(|assignment| flow(unfold_row(assignment)))
+            }
+            Statement::Delete(delete) => flow(row_subqueries::conditions(&mut delete.selection)),
+            Statement::Insert(insert) => match &mut insert.on {
+                Some(OnInsert::OnConflict(on)) => match &mut on.action {
+                    OnConflictAction::DoUpdate(update) => {
+                        update.assignments.iter_mut().try_for_each(|assignment| flow(unfold_row(assignment)))
+                    }
+                    OnConflictAction::DoNothing => ControlFlow::Continue(()),
+                },
+                _ => ControlFlow::Continue(()),
+            },
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         if let Some(Fetch { with_ties, percent, quantity }) = query.fetch.take() {
             if with_ties || percent || query.limit_clause.as_ref().is_some_and(has_limit) {
@@ -352,6 +358,19 @@ impl VisitorMut for Rewrite {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// `SET (a, b) = ROW(x, y)` is `SET (a, b) = (x, y)`.
+fn unfold_row(assignment: &mut Assignment) -> Result<()> {
+    if !matches!(assignment.target, AssignmentTarget::Tuple(_)) {
+        return Ok(());
+    }
+    if let Some(members) = rows::members(&assignment.value) {
+        assignment.value = Expr::Tuple(members);
+    } else if matches!(&assignment.value, Expr::Function(function) if is_row(function)) {
+        return Err(Error::unsupported("a star in ROW is not supported").with_hint("Say its columns."));
+    }
+    Ok(())
 }
 
 /// LIKE and ILIKE with ESCAPE, by the only escape that the engine knows: the backslash.
