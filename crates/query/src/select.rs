@@ -104,7 +104,7 @@ mod with_once;
 pub use names::name_outputs;
 pub use planner::Planner;
 pub(crate) use rewrite::copies::{Copies, nodes_of};
-pub(crate) use rewrite::row_subqueries::{members_of, one_row_of};
+pub(crate) use rewrite::row_subqueries::{members_of, one_row_of, reads_choice};
 pub(crate) use times::is_moment;
 
 use per_row::Runner;

@@ -7,19 +7,24 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, Function, GroupByExpr, Query, Select, SelectItem, SetExpr,
+    Assignment, AssignmentTarget, Expr, Function, GroupByExpr, Query, Select, SelectItem, SetExpr, With,
 };
 
 use crate::engine::Engine;
 use crate::select::names::folded;
-use crate::select::{Copies, members_of, nodes_of, one_row_of};
+use crate::select::{Copies, members_of, nodes_of, one_row_of, reads_choice};
 
 /// `SET (a, b) = (x, y)` is `SET a = x, b = y`, and of `SET (a, b) = (SELECT x, y ...)` each column gets its own subquery.
+/// `with` stands before the statement.
 ///
 /// # Errors
 /// 42601 for more or fewer values than columns, 0A000 for a subquery that may give another row each time that it is asked and for what is
 /// neither a row nor a subquery, 54001 for subqueries that are too much to be said for each column, and as [`check_calls`].
-pub(super) fn split_assignments(engine: &Engine, assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
+pub(super) fn split_assignments(
+    engine: &Engine,
+    with: Option<&With>,
+    assignments: Vec<Assignment>,
+) -> Result<Vec<Assignment>> {
     let mut result = Vec::with_capacity(assignments.len());
     let mut copies = Copies::default();
     for Assignment { target, value } in assignments {
@@ -33,7 +38,7 @@ pub(super) fn split_assignments(engine: &Engine, assignments: Vec<Assignment>) -
         };
         let values = match value {
             Expr::Tuple(values) => values,
-            value => of_subquery(engine, &value, names.len(), &mut copies)?.ok_or_else(|| {
+            value => of_subquery(engine, with, &value, names.len(), &mut copies)?.ok_or_else(|| {
                 let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
                 Error::unsupported(message)
             })?,
@@ -76,18 +81,30 @@ fn wrong_number() -> Error {
     Error::new(ErrorCode::SyntaxError, "number of columns does not match number of values")
 }
 
+/// 0A000 for a subquery whose columns would be those of several rows.
+fn may_differ() -> Error {
+    let message = "assigning the row of a subquery which limits its rows, or calls functions that may answer \
+        otherwise each time, is not supported";
+    Error::unsupported(message).with_hint("Compute its row in a query in FROM.")
+}
+
 /// The columns of a subquery's one row, each by a subquery of its own; `None` for what is no subquery.
-fn of_subquery(engine: &Engine, value: &Expr, width: usize, copies: &mut Copies) -> Result<Option<Vec<Expr>>> {
+fn of_subquery(
+    engine: &Engine,
+    with: Option<&With>,
+    value: &Expr,
+    width: usize,
+    copies: &mut Copies,
+) -> Result<Option<Vec<Expr>>> {
     let query = one_row_of(value, width).map_err(|error| match error.code() {
         ErrorCode::SyntaxError => wrong_number(),
-        ErrorCode::FeatureNotSupported => {
-            let message = "assigning the row of a subquery which limits its rows, or calls functions that may answer \
-                otherwise each time, is not supported";
-            Error::unsupported(message).with_hint("Compute its row in a query in FROM.")
-        }
+        ErrorCode::FeatureNotSupported => may_differ(),
         _ => error,
     })?;
     let Some(query) = query else { return Ok(None) };
+    if with.is_some_and(|with| reads_choice(query, with)) {
+        return Err(may_differ());
+    }
     let mut copy = |nodes: usize| {
         let taken = copies.take(nodes.saturating_mul(width));
         taken.map_err(|error| error.with_hint("Assign fewer columns at once, or compute the row in a query in FROM."))

@@ -129,7 +129,7 @@ impl Finding {
         let mut values = Vec::new();
         let mut assigned = Vec::new();
         let mut ends = None;
-        for Assignment { target: column, value } in split_assignments(engine, update.assignments)? {
+        for Assignment { target: column, value } in split_assignments(engine, with.as_ref(), update.assignments)? {
             if target.has_expiry && names_expiry(&column, schema) {
                 let value = if is_default(&value) { Expr::value(AstValue::Null) } else { value };
                 if ends.replace(typed(value, SqlType::Scalar(ScalarType::Timestamptz))).is_some() {

@@ -141,7 +141,7 @@ impl Builder<'_> {
     ) -> Result<Vec<(usize, Expr)>> {
         let mut split = Vec::new();
         let mut assigned = Vec::new();
-        for Assignment { target, value } in split_assignments(self.engine, assignments)? {
+        for Assignment { target, value } in split_assignments(self.engine, None, assignments)? {
             let ordinal = assigned_column(self.schema, &target, &value)?;
             if assigned.contains(&ordinal) {
                 return Err(assigned_twice(&self.schema.columns[ordinal].name));

@@ -20,13 +20,14 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor,
+    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, Visitor, With,
 };
 
 use super::copies::{Copies, nodes_of};
 use super::rows::{compare, equal, members};
 use crate::select::aliases::{ROWS_OF_SUBQUERY, wrong_width};
 use crate::select::names::folded;
+use crate::select::with_once::Reads;
 
 /// A row and the subquery whose rows it is compared with: whether the comparison holds for one of them, or for none.
 struct Search<'e> {
@@ -137,6 +138,19 @@ pub(crate) fn one_row_of(expr: &Expr, members: usize) -> Result<Option<&Query>> 
         return Err(Error::unsupported(message).with_hint("Compute its row in a query in FROM."));
     }
     Ok(Some(subquery))
+}
+
+/// Whether a subquery reads a query of the WITH around it that may give other rows each time.
+pub(crate) fn reads_choice(subquery: &Query, with: &With) -> bool {
+    let mut choosing: Vec<String> = Vec::new();
+    for cte in &with.cte_tables {
+        let query = cte.query.as_ref();
+        let reads_one = choosing.iter().any(|name| Reads::of(query, name).count > 0);
+        if reads_one || walk::visit(query, &mut Chooses).is_break() {
+            choosing.push(folded(&cte.alias.name));
+        }
+    }
+    choosing.iter().any(|name| Reads::of(subquery, name).count > 0)
 }
 
 /// Looks for what makes a query choose among its rows: it may choose otherwise the next time.
