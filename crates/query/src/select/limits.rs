@@ -1,7 +1,8 @@
 //! LIMIT and OFFSET count in bigint: a quoted number is read as one, other numbers are cast, a parameter is one.
 //!
 //! Runs before the types of parameters are settled, and again where a count is asked of a subquery, right before the query that it is a count
-//! of. That a count is not negative is found when its value is known.
+//! of. That a count is not negative is found when its value is known: where a subquery says it, here, because no rule of the engine
+//! looks at the plan afterwards.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use ashlar_functions::tree::{
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Limit, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Cast, EmptyRelation, Expr, ExprSchemable, Limit, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
@@ -90,6 +91,9 @@ pub(super) fn are_asked(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// The plan with the counts that its subqueries have found.
+///
+/// # Errors
+/// 2201W and 2201X for counts below zero, and errors of the subqueries.
 pub(super) async fn asked(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
     let mut wanted: Vec<Expr> = Vec::new();
     each_node(&plan, |node| {
@@ -115,9 +119,32 @@ pub(super) async fn asked(plan: LogicalPlan, runner: &Runner) -> Result<LogicalP
         LogicalPlan::Limit(mut limit) => {
             limit.skip = limit.skip.map(&counted);
             limit.fetch = limit.fetch.map(&counted);
-            Ok(Transformed::yes(LogicalPlan::Limit(limit)))
+            bounded(limit).map(Transformed::yes)
         }
         other => Ok(Transformed::no(other)),
+    })
+}
+
+/// A limit whose counts are known. The engine sorts for no fewer rows than one: where none is wanted, nothing is run, as in PostgreSQL.
+fn bounded(limit: Limit) -> Result<LogicalPlan> {
+    let value = |count: &Option<Box<Expr>>| match count.as_deref() {
+        Some(Expr::Literal(ScalarValue::Int64(value), _)) => *value,
+        _ => None,
+    };
+    let (skip, fetch) = (value(&limit.skip), value(&limit.fetch));
+    // In PostgreSQL's order.
+    for (count, code, clause) in [(skip, ErrorCode::InvalidOffset, "OFFSET"), (fetch, ErrorCode::InvalidLimit, "LIMIT")]
+    {
+        if count.is_some_and(|count| count < 0) {
+            return Err(external(Error::new(code, format!("{clause} must not be negative"))));
+        }
+    }
+    Ok(match fetch {
+        Some(0) => {
+            let schema = Arc::clone(limit.input.schema());
+            LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema })
+        }
+        _ => LogicalPlan::Limit(limit),
     })
 }
 
