@@ -259,7 +259,7 @@ fn is_in_order(frame: &WindowFrame, meant: &[Option<Distance>]) -> bool {
 fn wide_for<'d>(data_type: &DataType, distances: impl Iterator<Item = &'d Distance> + Clone) -> Option<DataType> {
     let whole = |distance: &Distance| if let Size::Integer(size) = distance.size { size } else { 0 };
     let farthest = distances.clone().map(whole).max().unwrap_or(0);
-    let has_time = |distance: &Distance| matches!(distance.size, Size::Interval(Interval { micros: 1.., .. }));
+    let has_time = |distance: &Distance| matches!(&distance.size, Size::Interval(size) if size.micros > 0);
     match data_type {
         // Where a value and a distance were no number of its type, the engine would take the rows whose value is NULL for others of the frame.
         DataType::Int16 | DataType::Int32 if farthest <= FAR => Some(DataType::Int64),

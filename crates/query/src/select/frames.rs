@@ -144,7 +144,7 @@ fn quoted(offset: &Expr) -> Option<&str> {
     let Expr::Interval(Interval { value, leading_field: None, last_field: None, .. }) = offset else { return None };
     match value.as_ref() {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
+            Value::SingleQuotedString(text) => Some(text.as_str()),
             _ => None,
         },
         _ => None,
