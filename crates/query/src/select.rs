@@ -295,6 +295,7 @@ impl SelectPlan {
                 let has_null = values.iter().any(|value| matches!(value, Value::Null));
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
                 let plan = self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?;
+                limits::none_negative(&plan).map_err(from_datafusion)?;
                 if has_null { nulls_apart(plan).map_err(from_datafusion)? } else { plan }
             };
             let plan = if self.reads_clock {

@@ -25,8 +25,8 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_optimizer::AnalyzerRule;
 
-use super::{retyped, unions};
-use crate::catalog::{digits_in, numeric};
+use super::{distances, retyped, unions};
+use crate::catalog::numeric;
 use crate::decimals::{AVERAGE_SCALE, NumericOperation};
 use crate::error::external;
 use crate::float_sum;
@@ -234,7 +234,7 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         let is_counted = *window.schema.field(at).data_type() == DataType::UInt64;
         let framed = match by_peers(expr, &schema)? {
             Some(framed) => Some(framed),
-            None => by_distance(expr, &schema)?,
+            None => distances::settled(expr, &schema)?,
         };
         let framed = match by_row(framed.as_ref().unwrap_or(expr), &schema)? {
             Some(other) => Some(other),
@@ -433,40 +433,6 @@ fn by_peers(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(None);
     }
     function.params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);
-    Ok(Some(Expr::WindowFunction(function)))
-}
-
-/// A window whose frame names a distance between numbers: they are sorted as a type that has all digits of the distance, and of what it and
-/// they add up to.
-fn by_distance(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
-    let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return Ok(None) };
-    let frame = &function.params.window_frame;
-    let distances = [&frame.start_bound, &frame.end_bound].into_iter().filter_map(|bound| match bound {
-        WindowFrameBound::Preceding(ScalarValue::Utf8(distance))
-        | WindowFrameBound::Following(ScalarValue::Utf8(distance)) => distance.clone(),
-        _ => None,
-    });
-    let distances: Vec<String> = distances.collect();
-    let Some(first) = function.params.order_by.first_mut() else { return Ok(None) };
-    let goes_beyond = |most: i64| distances.iter().filter_map(|text| text.parse::<i64>().ok()).any(|far| far > most);
-    let wide = match first.expr.get_type(schema)? {
-        _ if distances.is_empty() => return Ok(None),
-        DataType::Decimal128(_, scale) => {
-            let scales = distances.iter().map(|distance| match to_arrow_type(digits_in(distance)) {
-                DataType::Decimal128(_, scale) => scale,
-                _ => 0,
-            });
-            DataType::Decimal128(38, scales.fold(scale, i8::max))
-        }
-        DataType::Int16 if goes_beyond(i16::MAX.into()) => DataType::Int64,
-        DataType::Int32 if goes_beyond(i32::MAX.into()) => DataType::Int64,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => {
-            let message = "RANGE with offset PRECEDING/FOLLOWING is not supported for column type text or boolean";
-            return Err(external(Error::unsupported(message)));
-        }
-        _ => return Ok(None),
-    };
-    first.expr = Expr::Cast(Cast::new(Box::new(first.expr.clone()), wide));
     Ok(Some(Expr::WindowFunction(function)))
 }
 

@@ -1,12 +1,16 @@
 //! Offsets of window frames that are constant expressions: `ROWS 1 + 1 PRECEDING`, `RANGE interval '1 day' * 2 PRECEDING`. The engine
 //! takes literal numbers and intervals only, so each expression is computed here and replaced by its value.
 //!
-//! Called before the other passes over a query. Parameters and subqueries are refused, because frames are part of a plan.
+//! Called before the other passes over a query. Parameters and subqueries are refused, because frames are part of a plan. What the type of
+//! a RANGE's distance must be is known where the type of what is sorted is, once the query is planned.
 
 use std::ops::ControlFlow;
 
 use arrow::datatypes::{Decimal128Type, DecimalType, IntervalMonthDayNano};
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType};
+use ashlar_functions::catalog::name_of;
+use ashlar_functions::rules::QUOTED_DISTANCE;
 use ashlar_functions::walk;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
@@ -22,8 +26,8 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Writes the offsets out. To do it again changes nothing.
 ///
 /// # Errors
-/// 22013 and 22004 for a negative offset and for NULL, 42P10 for one that reads columns, 42804 for what is no number of rows, 0A000 for what
-/// has no value before the query runs.
+/// 22013 and 22004 for a negative offset and for NULL, 42P10 for one that reads columns, 42804 for what is no number of rows, 22P02 for a
+/// quoted literal that is none, 22003 for one that is no bigint, 0A000 for what has no value before the query runs.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
     walk::outcome(walk::visit_mut(query, &mut Frames { planner }))
 }
@@ -65,12 +69,19 @@ impl Frames<'_, '_> {
             if is_written_out(offset, is_distance) {
                 continue;
             }
+            if let Some(text) = quoted(offset) {
+                **offset = if is_distance { as_quoted(text) } else { counted(text, (clause, which))? };
+                continue;
+            }
             let value = self.value(offset, clause)?;
             if value.is_null() {
                 let message = format!("frame {which} offset must not be null");
                 return Err(Error::new(ErrorCode::NullValueNotAllowed, message));
             }
             **offset = if is_distance { distance(&value)? } else { self.rows(offset, &value, (clause, which))? };
+        }
+        if !is_distance {
+            put_in_order(frame);
         }
         Ok(())
     }
@@ -94,37 +105,101 @@ impl Frames<'_, '_> {
     /// A number of rows or groups.
     fn rows(&self, offset: &Expr, value: &ScalarValue, (clause, which): (&str, &str)) -> Result<Expr> {
         let count = match value {
-            ScalarValue::Int16(Some(count)) => Some(i64::from(*count)),
-            ScalarValue::Int32(Some(count)) => Some(i64::from(*count)),
-            ScalarValue::Int64(Some(count)) => Some(*count),
-            ScalarValue::Decimal128(..) | ScalarValue::Float32(_) | ScalarValue::Float64(_) => {
-                match self.planner.value_of(cast_as(offset.clone(), DataType::BigInt(None))) {
-                    Some(ScalarValue::Int64(count)) => count,
-                    _ => None,
-                }
+            ScalarValue::Int16(Some(count)) => i64::from(*count),
+            ScalarValue::Int32(Some(count)) => i64::from(*count),
+            ScalarValue::Int64(Some(count)) => *count,
+            ScalarValue::Decimal128(..)
+            | ScalarValue::Decimal256(..)
+            | ScalarValue::UInt64(_)
+            | ScalarValue::Float32(_)
+            | ScalarValue::Float64(_) => match self.planner.value_of(cast_as(offset.clone(), DataType::BigInt(None))) {
+                Some(ScalarValue::Int64(Some(count))) => count,
+                _ => return Err(Error::new(ErrorCode::NumericOutOfRange, "bigint out of range")),
+            },
+            _ => {
+                let found = self.planner.type_of(offset.clone(), &[]).map_or_else(|| "unknown".to_owned(), name_of);
+                return Err(no_count(clause, &found));
             }
-            _ => None,
         };
-        match count {
-            Some(count) if count < 0 => {
-                let message = format!("frame {which} offset must not be negative");
-                Err(Error::new(ErrorCode::InvalidFrameOffset, message))
-            }
-            Some(count) => Ok(number(count.to_string())),
-            None => {
-                let message = format!("argument of {clause} must be type bigint");
-                Err(Error::new(ErrorCode::DatatypeMismatch, message))
-            }
+        count_of_rows(count, which)
+    }
+}
+
+/// A number of rows or groups as it is written.
+fn count_of_rows(count: i64, which: &str) -> Result<Expr> {
+    if count < 0 {
+        let message = format!("frame {which} offset must not be negative");
+        return Err(Error::new(ErrorCode::InvalidFrameOffset, message));
+    }
+    Ok(number(count.to_string()))
+}
+
+fn no_count(clause: &str, found: &str) -> Error {
+    let message = format!("argument of {clause} must be type bigint, not type {found}");
+    Error::new(ErrorCode::DatatypeMismatch, message)
+}
+
+/// A quoted literal, which the parser takes for an interval where it stands first.
+fn quoted(offset: &Expr) -> Option<&str> {
+    let Expr::Interval(Interval { value, leading_field: None, last_field: None, .. }) = offset else { return None };
+    match value.as_ref() {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.as_str()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A quoted number of rows or groups. What can be read as an interval alone was one, as far as anybody can tell.
+fn counted(text: &str, (clause, which): (&str, &str)) -> Result<Expr> {
+    let read = |scalar: ScalarType| text::parse(scalar.into(), text, &TextStyle::default());
+    match read(ScalarType::Int8) {
+        Ok(ashlar_base::Value::Int8(count)) => count_of_rows(count, which),
+        Err(error) if read(ScalarType::Interval).is_err() || text.trim().parse::<f64>().is_ok() => Err(error),
+        _ => Err(no_count(clause, "interval")),
+    }
+}
+
+/// A distance of which the type that is sorted by says what it is.
+fn as_quoted(text: &str) -> Expr {
+    let marked = if text.starts_with(QUOTED_DISTANCE) { text.to_owned() } else { format!("{QUOTED_DISTANCE}{text}") };
+    interval_said(marked)
+}
+
+/// A frame whose end stands before its start has no rows. The engine counts on their order: this one has none either, and is in order.
+fn put_in_order(frame: &mut WindowFrame) {
+    let is_backward = match (&frame.start_bound, &frame.end_bound) {
+        (WindowFrameBound::Preceding(Some(start)), Some(WindowFrameBound::Preceding(Some(end)))) => {
+            written_count(start) < written_count(end)
         }
+        (WindowFrameBound::Following(Some(start)), Some(WindowFrameBound::Following(Some(end)))) => {
+            written_count(start) > written_count(end)
+        }
+        _ => false,
+    };
+    if is_backward {
+        let bound = |digits: &str| WindowFrameBound::Preceding(Some(Box::new(number(digits.to_owned()))));
+        frame.start_bound = bound("0");
+        frame.end_bound = Some(bound("1"));
+    }
+}
+
+fn written_count(offset: &Expr) -> Option<i64> {
+    match offset {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
 /// Whether the engine reads an offset itself.
 fn is_written_out(offset: &Expr, is_distance: bool) -> bool {
     match offset {
-        Expr::Interval(_) => true,
         Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => is_distance || digits.bytes().all(|digit| digit.is_ascii_digit()),
+            Value::Number(digits, _) => is_distance || digits.parse::<i64>().is_ok(),
             _ => false,
         },
         _ => false,
@@ -165,7 +240,10 @@ fn distance(value: &ScalarValue) -> Result<Expr> {
 fn written(interval: IntervalMonthDayNano) -> Expr {
     let IntervalMonthDayNano { months, days, nanoseconds } = interval;
     let (seconds, rest) = (nanoseconds / NANOS_PER_SECOND, nanoseconds % NANOS_PER_SECOND);
-    let text = format!("{months} months {days} days {seconds}.{rest:09} seconds");
+    interval_said(format!("{months} months {days} days {seconds}.{rest:09} seconds"))
+}
+
+fn interval_said(text: String) -> Expr {
     Expr::Interval(Interval {
         value: Box::new(Expr::value(Value::SingleQuotedString(text))),
         leading_field: None,

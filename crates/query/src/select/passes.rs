@@ -7,9 +7,9 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, ambiguous, arrays, casts, frames, group_keys, grouping, joins, labels, name_outputs, numbered,
-    ordering, parameter_places, qualifiers, recursive, references, scopes, stars, targets, values, whole_rows, windows,
-    with_once,
+    Planner, aliases, ambiguous, arrays, casts, frames, group_keys, grouping, joins, labels, limits, name_outputs,
+    numbered, ordering, parameter_places, qualifiers, recursive, references, scopes, stars, targets, values,
+    whole_rows, windows, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -43,6 +43,7 @@ fn settle_names(planner: &Planner<'_>, query: &mut Query) -> Result<usize> {
     joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;
     windows::check(planner, query)?;
+    limits::check(planner, query)?;
     stars::write_out(planner, query);
     targets::settle_groups(planner, query)?;
     group_keys::settle(planner, query)?;
