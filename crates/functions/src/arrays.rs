@@ -100,13 +100,20 @@ fn lower(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(if int_of(&args[1]) == 1 && !items(&args[0]).is_empty() { Value::Int4(1) } else { Value::Null })
 }
 
+/// How many items an array has, without looking at them.
+fn length(datum: &Datum<'_>) -> usize {
+    if let Datum::Array(items) = datum { items.len() } else { 0 }
+}
+
 /// The places of an array's items; none in other dimensions than the first.
 fn subscripts(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    lengths::check_items(length(&args[0]), 0)?;
     let last = if int_of(&args[1]) == 1 { count(&items(&args[0])) } else { 0 };
     array((1..=last).map(Value::Int4).collect())
 }
 
 fn vector_subscripts(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    lengths::check_items(length(&args[0]), 0)?;
     let end = if int_of(&args[1]) == 1 { count(&items(&args[0])) } else { 0 };
     array((0..end).map(Value::Int4).collect())
 }
@@ -125,12 +132,14 @@ fn array(items: Vec<Value>) -> Result<Value> {
 }
 
 fn append_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    lengths::check_items(length(&args[0]) + 1, 0)?;
     let mut result = items(&args[0]).into_owned();
     result.push(args[1].to_value());
     array(result)
 }
 
 fn prepend_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    lengths::check_items(length(&args[1]) + 1, 0)?;
     let mut result = vec![args[0].to_value()];
     result.extend_from_slice(&items(&args[1]));
     array(result)
@@ -149,7 +158,7 @@ fn with_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     match result.get_mut(place) {
         Some(item) => *item = args[2].to_value(),
         None => {
-            lengths::check(place.checked_mul(size_of::<Value>()))?;
+            lengths::check_items(place, 0)?;
             result.resize(place, Value::Null);
             result.push(args[2].to_value());
         }
@@ -161,7 +170,10 @@ fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     match (&args[0], &args[1]) {
         (Datum::Null, Datum::Null) => Ok(Value::Null),
         (Datum::Null, other) | (other, Datum::Null) => Ok(other.to_value()),
-        (left, right) => array([items(left), items(right)].concat()),
+        (left, right) => {
+            lengths::check_items(length(left) + length(right), 0)?;
+            array([items(left), items(right)].concat())
+        }
     }
 }
 
@@ -230,7 +242,17 @@ fn replace(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         return Ok(Value::Null);
     }
     let (old, new) = (args[1].to_value(), args[2].to_value());
-    array(items(&args[0]).iter().map(|item| if is_same(item, &old) { new.clone() } else { item.clone() }).collect())
+    let items = items(&args[0]);
+    let own = match &new {
+        Value::Text(text) => text.len(),
+        Value::Bytea(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if own > 0 {
+        let found = items.iter().filter(|item| is_same(item, &old)).count();
+        lengths::check(found.checked_mul(own))?;
+    }
+    array(items.iter().map(|item| if is_same(item, &old) { new.clone() } else { item.clone() }).collect())
 }
 
 /// `a @> b`: whether every item of the second is in the first; a NULL is in none.
@@ -303,6 +325,7 @@ fn to_string(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
             Some(null) if item.is_null() => result.push_str(null),
             _ => append(element, &item.as_datum(), call.zone, &mut result),
         }
+        lengths::check(Some(result.len()))?;
     }
     text(result)
 }
@@ -317,10 +340,73 @@ fn from_string(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     if whole.is_empty() {
         return array(Vec::new());
     }
+    let parts = match &args[1] {
+        Datum::Null => whole.chars().count(),
+        delimiter if text_of(delimiter).is_empty() => 1,
+        delimiter => whole.matches(text_of(delimiter)).count() + 1,
+    };
+    lengths::check_items(parts, whole.len())?;
     let mut buffer = [0; 4];
     array(match &args[1] {
         Datum::Null => whole.chars().map(|character| item(character.encode_utf8(&mut buffer))).collect(),
         delimiter if text_of(delimiter).is_empty() => vec![item(whole)],
         delimiter => whole.split(text_of(delimiter)).map(item).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_base::Items;
+    use ashlar_base::value::text::Zone;
+
+    use super::*;
+    use crate::catalog::RowFunction;
+
+    const TEXTS: SqlType = SqlType::Array(ScalarType::Text);
+
+    fn run(function: RowFunction, args: &[Datum<'_>]) -> Result<Value> {
+        let types = [TEXTS, TEXTS, SqlType::Scalar(ScalarType::Text)];
+        function(&Call { args: &types, ret: TEXTS, zone: Zone::Utc }, args)
+    }
+
+    fn is_refused(function: RowFunction, args: &[Datum<'_>]) -> bool {
+        match run(function, args) {
+            Ok(_) => false,
+            Err(error) => matches!(error.code(), ErrorCode::OutOfMemory | ErrorCode::ProgramLimitExceeded),
+        }
+    }
+
+    #[test]
+    fn arrays_of_too_many_items_are_refused() {
+        let many = vec![7; lengths::BATCH_BYTES_MAX / size_of::<Value>()];
+        let (half, rest) = many.split_at(many.len() / 2);
+        let [many, half, rest] = [&many[..], half, rest].map(|items| Datum::Array(Items::Int4(items)));
+        assert!(is_refused(append_item, &[many.clone(), Datum::Int4(1)]));
+        assert!(is_refused(prepend_item, &[Datum::Int4(1), many.clone()]));
+        assert!(is_refused(concatenate, &[many.clone(), half.clone()]));
+        assert!(is_refused(with_item, &[half.clone(), Datum::Int4(i32::MAX), Datum::Int4(1)]));
+        assert!(!is_refused(concatenate, &[half.clone(), rest]));
+        assert!(!is_refused(append_item, &[half, Datum::Int4(1)]));
+    }
+
+    #[test]
+    fn texts_of_too_many_parts_are_refused() {
+        let whole = "x,".repeat(lengths::BATCH_BYTES_MAX / size_of::<Value>());
+        for delimiter in [Datum::Null, Datum::Text(","), Datum::Text("x")] {
+            assert!(is_refused(from_string, &[Datum::Text(&whole), delimiter]));
+        }
+        for delimiter in [Datum::Text(""), Datum::Text(",,")] {
+            assert!(!is_refused(from_string, &[Datum::Text(&whole), delimiter]));
+        }
+    }
+
+    #[test]
+    fn long_texts_that_stand_for_many_items_are_refused() {
+        let letters = Value::Array(vec![Value::Text("x".into()); 1000].into());
+        let (letters, long) = (letters.as_datum(), "y".repeat(lengths::BATCH_BYTES_MAX / 500));
+        assert!(is_refused(replace, &[letters.clone(), Datum::Text("x"), Datum::Text(&long)]));
+        assert!(!is_refused(replace, &[letters.clone(), Datum::Text("z"), Datum::Text(&long)]));
+        assert!(is_refused(to_string, &[letters.clone(), Datum::Text(&long)]));
+        assert!(!is_refused(to_string, &[letters, Datum::Text(", ")]));
+    }
 }

@@ -11,6 +11,7 @@ use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use super::arrays::is_same;
 use super::catalog::{Body, Call, Function, R, T, function, name_of, of, variadic};
 use super::json::{quoted, shown};
+use super::lengths;
 use super::strings::{append, text};
 
 const JSON: R = R::Is(T::Json);
@@ -53,22 +54,37 @@ fn elements<'a>(datum: &'a Datum<'_>) -> Cow<'a, [Value]> {
 fn items(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {
     let item = SqlType::Scalar(call.args[0].scalar());
     let values = elements(&args[0]);
-    let items = values.iter().map(|value| shown(item, &value.as_datum(), call.zone));
-    Ok(format!("[{}]", items.collect::<Result<Vec<String>>>()?.join(", ")))
+    let mut out = String::from("[");
+    for (place, value) in values.iter().enumerate() {
+        if place > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&shown(item, &value.as_datum(), call.zone)?);
+        lengths::check(Some(out.len()))?;
+    }
+    out.push(']');
+    Ok(out)
 }
 
 fn pairs(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
     let (key_type, item) = (SqlType::Scalar(call.args[0].scalar()), SqlType::Scalar(call.args[1].scalar()));
     let (keys, values) = (elements(&args[0]), elements(&args[1]));
-    let pairs = keys.iter().zip(values.iter()).map(|(key, value)| {
+    let mut out = String::new();
+    for (key, value) in keys.iter().zip(values.iter()) {
         if key.is_null() {
             return Err(Error::new(ErrorCode::InvalidParameterValue, "field name must not be null"));
         }
         let mut name = String::new();
         append(key_type, &key.as_datum(), call.zone, &mut name);
-        Ok(format!("{}{colon}{}", quoted(&name), shown(item, &value.as_datum(), call.zone)?))
-    });
-    Ok(pairs.collect::<Result<Vec<String>>>()?.join(", "))
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        out.push_str(&quoted(&name));
+        out.push_str(colon);
+        out.push_str(&shown(item, &value.as_datum(), call.zone)?);
+        lengths::check(Some(out.len()))?;
+    }
+    Ok(out)
 }
 
 /// The elements that count, sorted by the aggregate that gathered them.

@@ -17,7 +17,7 @@ use crate::tree::{
 };
 
 /// Functions that give something of every row, beside comparisons with the elements of an array.
-const TOTAL: [&str; 32] = [
+const TOTAL: [&str; 33] = [
     "ascii",
     "bit_length",
     "btrim",
@@ -47,6 +47,7 @@ const TOTAL: [&str; 32] = [
     "rtrim",
     "starts_with",
     "strpos",
+    "text_concatenation",
     "to_text",
     "translate",
     "upper",

@@ -8,7 +8,7 @@ use super::strings::{text, text_of};
 const TEXT: R = R::Is(T::Text);
 
 /// The longest value that PostgreSQL has.
-const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
+pub const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
 
 /// Bytes that one call gives for a batch of rows. A call cannot ask the pool that running queries share, and rows of a
 /// batch are at most some thousand.
@@ -42,13 +42,21 @@ pub fn check(bytes: Option<usize>) -> Result<()> {
     match bytes {
         Some(bytes) if bytes <= BATCH_BYTES_MAX => Ok(()),
         Some(bytes) if bytes < VALUE_BYTES_MAX => {
-            Err(Error::new(ErrorCode::OutOfMemory, format!("a text of {bytes} bytes is more than a call may give"))
+            Err(Error::new(ErrorCode::OutOfMemory, format!("a value of {bytes} bytes is more than a call may give"))
                 .with_detail(format!(
                     "The results of one call for a batch of rows hold at most {BATCH_BYTES_MAX} bytes."
                 )))
         }
         _ => Err(Error::new(ErrorCode::ProgramLimitExceeded, "requested length too large")),
     }
+}
+
+/// Refuses an array of so many items, which are values until it is a column's, and of so many bytes beside them.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_items(items: usize, bytes: usize) -> Result<()> {
+    check(items.checked_mul(size_of::<Value>()).and_then(|own| own.checked_add(bytes)))
 }
 
 fn count_of(datum: &Datum<'_>) -> usize {

@@ -15,6 +15,7 @@ pub mod bound;
 pub mod bytes;
 pub mod casts;
 pub mod catalog;
+pub mod concatenation;
 pub mod decimals;
 pub mod digits;
 pub mod error;

@@ -276,11 +276,12 @@ fn part(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 }
 
 /// Appends what stands for a match: `\1` to `\9` are its groups, `\&` is all of it. Any other backslash is one.
-fn put(replacement: &str, whole: &str, places: &[Place], out: &mut String) {
-    let group = |number: usize, out: &mut String| {
+fn put(replacement: &str, whole: &str, places: &[Place], out: &mut String) -> Result<()> {
+    let group = |number: usize, out: &mut String| -> Result<()> {
         if let Some((start, stop)) = places.get(number).copied().flatten() {
             out.push_str(whole.get(start..stop).unwrap_or_default());
         }
+        lengths::check(Some(out.len()))
     };
     let mut characters = replacement.chars().peekable();
     while let Some(character) = characters.next() {
@@ -289,9 +290,9 @@ fn put(replacement: &str, whole: &str, places: &[Place], out: &mut String) {
             continue;
         }
         match characters.peek().copied() {
-            Some('&') => group(0, out),
+            Some('&') => group(0, out)?,
             Some('\\') => out.push('\\'),
-            Some(digit @ '1'..='9') => group(digit.to_digit(10).map_or(0, |digit| digit as usize), out),
+            Some(digit @ '1'..='9') => group(digit.to_digit(10).map_or(0, |digit| digit as usize), out)?,
             _ => {
                 out.push('\\');
                 continue;
@@ -299,6 +300,7 @@ fn put(replacement: &str, whole: &str, places: &[Place], out: &mut String) {
         }
         characters.next();
     }
+    Ok(())
 }
 
 fn replace(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
@@ -315,7 +317,7 @@ fn replace(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
             return Ok(true);
         }
         out.push_str(whole.get(copied..start).unwrap_or_default());
-        put(replacement, whole, places, &mut out);
+        put(replacement, whole, places, &mut out)?;
         copied = stop;
         lengths::check(Some(out.len()))?;
         Ok(nth == 0)
@@ -325,13 +327,15 @@ fn replace(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 }
 
 /// The groups of a match, or all of it where there are none.
-fn groups_of(whole: &str, places: &[Place]) -> Value {
+fn groups_of(whole: &str, places: &[Place]) -> Result<Value> {
     let groups = if places.len() > 1 { &places[1..] } else { places };
+    // Each of them may be nearly all of the text.
+    lengths::check_items(groups.len(), groups.iter().flatten().map(|(start, stop)| stop - start).sum())?;
     let groups = groups.iter().map(|group| match group {
         Some((start, stop)) => Value::Text(whole.get(*start..*stop).unwrap_or_default().into()),
         None => Value::Null,
     });
-    Value::Array(groups.collect())
+    Ok(Value::Array(groups.collect()))
 }
 
 /// The groups of the first match of a pattern; NULL where there is none.
@@ -345,7 +349,7 @@ fn first_match(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         .with_hint("Use the regexp_matches function instead."));
     }
     let (whole, search) = (text_of(&args[0]), search_for(text_of(&args[1]), flags.ignores_case)?);
-    Ok(search(whole, 0).map_or(Value::Null, |places| groups_of(whole, &places)))
+    search(whole, 0).map_or(Ok(Value::Null), |places| groups_of(whole, &places))
 }
 
 /// `substring(text from pattern)`: the first parenthesised part of the first match, or all of it where there is none. NULL too of a part
@@ -366,7 +370,7 @@ fn matches(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut found = Vec::new();
     let mut bytes = 0;
     each_match(whole, &search_for(text_of(&args[1]), flags.ignores_case)?, 0, |places, _| {
-        let groups = groups_of(whole, places);
+        let groups = groups_of(whole, places)?;
         let mut shown = String::new();
         append(SqlType::Array(ScalarType::Text), &groups.as_datum(), Zone::Utc, &mut shown);
         bytes += shown.len() + size_of::<Value>();
@@ -433,6 +437,22 @@ mod tests {
             let args = [Datum::Text("abc"), Datum::Text("(b)"), Datum::Text(replacement), Datum::Int4(1)];
             assert_eq!(run(replace, &args).unwrap(), Value::Text(expected.into()), "{replacement}");
         }
+    }
+
+    #[test]
+    fn what_is_made_of_one_match_is_bounded() {
+        let whole = "a".repeat(lengths::BATCH_BYTES_MAX / 100);
+        let all = Some((0, whole.len()));
+        let error = put(&"\\&".repeat(200), &whole, &[all], &mut String::new()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfMemory);
+        let mut out = String::new();
+        put("\\&", &whole, &[all], &mut out).unwrap();
+        assert_eq!(out, whole);
+        assert_eq!(groups_of(&whole, &[all; 110]).unwrap_err().code(), ErrorCode::OutOfMemory);
+        assert_eq!(
+            groups_of(&whole, &[all, all, None]).unwrap(),
+            Value::Array([Value::Text(out.into()), Value::Null].into())
+        );
     }
 
     #[test]

@@ -256,6 +256,7 @@ fn concat(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut result = String::new();
     for (datum, sql_type) in args.iter().zip(call.args).filter(|(datum, _)| !datum.is_null()) {
         append(*sql_type, datum, call.zone, &mut result);
+        super::lengths::check(Some(result.len()))?;
     }
     text(result)
 }
@@ -272,6 +273,7 @@ fn concat_ws(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
             result.push_str(separator);
         }
         append(*sql_type, datum, call.zone, &mut result);
+        super::lengths::check(Some(result.len()))?;
     }
     text(result)
 }
@@ -303,4 +305,25 @@ fn replacement(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         super::lengths::check(each.and_then(|each| each.checked_mul(whole.len() + 1)))?;
     }
     text(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lengths::BATCH_BYTES_MAX;
+    use super::*;
+    use crate::catalog::RowFunction;
+
+    #[test]
+    fn arguments_put_together_are_bounded() {
+        let part = "x".repeat(BATCH_BYTES_MAX / 4);
+        let types = [ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Text); 6];
+        let run = |function: RowFunction, count: usize| {
+            let call = Call { args: &types[..count], ret: types[0], zone: Zone::Utc };
+            function(&call, &vec![Datum::Text(&part); count]).map_err(|error| error.code())
+        };
+        for function in [concat as RowFunction, concat_ws] {
+            assert!(run(function, 3).is_ok());
+            assert_eq!(run(function, 6), Err(ErrorCode::OutOfMemory));
+        }
+    }
 }

@@ -11,6 +11,7 @@ use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_base::scope::{self, Name};
+use ashlar_functions::concatenation;
 use ashlar_functions::error::external;
 use ashlar_functions::guards;
 use ashlar_functions::tree::rewrite_parts;
@@ -180,7 +181,8 @@ impl GridTable {
             Some(predicate) => {
                 let unqualified = guards::condition(unqualify(predicate)?)?;
                 let df_schema = DFSchema::try_from(scan_schema.as_ref().clone())?;
-                Some(state.create_physical_expr(unqualified, &df_schema)?)
+                let bounded = concatenation::of_expr(unqualified, &df_schema)?.data;
+                Some(state.create_physical_expr(bounded, &df_schema)?)
             }
             None => None,
         };

@@ -11,6 +11,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use ashlar_base::{Datum, Result, SqlType, Value};
 use ashlar_functions::bound::parameter;
+use ashlar_functions::concatenation;
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::scalar;
 use ashlar_functions::guards;
@@ -433,7 +434,7 @@ impl Maker<'_> {
     }
 
     fn physical(&mut self, expr: Expr, schema: &DFSchema) -> PlanResult<Arc<dyn PhysicalExpr>> {
-        let expr = self.bound(expr)?;
+        let expr = concatenation::of_expr(self.bound(expr)?, schema)?.data;
         self.state.create_physical_expr(expr, schema)
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::{Error, Result, SqlType, Value};
+use ashlar_functions::concatenation;
 use ashlar_functions::error::{from_datafusion, from_optimiser};
 use ashlar_functions::guards;
 use ashlar_functions::inference;
@@ -319,7 +320,7 @@ impl SelectPlan {
             plan
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
-            let plan = guards::of_plan(plan).map_err(from_datafusion)?;
+            let plan = guards::of_plan(plan).and_then(concatenation::of_plan).map_err(from_datafusion)?;
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
             if is_ready && !is_counted {

@@ -7,8 +7,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringBuilder};
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Result as OurResult, ScalarType, SqlType, Value};
-use ashlar_store::arrow_types::sql_type_of;
-use ashlar_store::{ColumnReader, build_array};
+use ashlar_store::arrow_types::{sql_type_of, to_arrow_type};
+use ashlar_store::{ArrayBuilder, ColumnReader};
 use datafusion_common::{Result, ScalarValue, internal_err};
 use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -18,7 +18,10 @@ use super::resolve::{Arg, Chosen, resolve, unknown_function};
 use super::{Body, Call, Function};
 use crate::error::external;
 use crate::fields::field_of;
-use crate::lengths::BATCH_BYTES_MAX;
+use crate::lengths::{BATCH_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Times that the bytes which stand for a document in an order are longer than its text, at most.
+const KEY_GROWTH: usize = 12;
 
 /// A name of the catalog, before its call is settled.
 #[derive(Debug)]
@@ -233,18 +236,27 @@ impl PgCall {
         let call = self.call();
         let arrays = Arguments::arrays(args)?;
         let arguments = Arguments::of(&arrays, &self.chosen.args)?;
-        let mut values = Vec::with_capacity(rows);
+        let mut results = ArrayBuilder::new(self.chosen.ret);
         let mut datums = Vec::with_capacity(args.len());
-        let mut bytes = 0;
+        let mut held = Held::default();
         for row in 0..rows {
             arguments.read(row, &mut datums);
             let value = if is_strict && datums.iter().any(Datum::is_null) { Value::Null } else { of(&call, &datums)? };
-            if let Value::Text(text) = &value {
-                self.charge(&mut bytes, text)?;
+            // What a column has is there already. A constant is there once, and in each of the results.
+            let longest = || {
+                let columns =
+                    arrays.iter().zip(&self.chosen.args).zip(&datums).filter(|(((_, is_scalar), _), _)| !is_scalar);
+                columns.map(|((_, sql_type), datum)| bytes_of(datum, *sql_type)).max().unwrap_or(0)
+            };
+            match &value {
+                Value::Text(text) => self.charge(&mut held, text.len(), 0)?,
+                Value::Bytea(bytes) => self.charge(&mut held, bytes.len(), KEY_GROWTH.saturating_mul(longest()))?,
+                Value::Array(_) => self.charge(&mut held, bytes_of(&value.as_datum(), self.chosen.ret), longest())?,
+                _ => {}
             }
-            values.push(value);
+            results.push(&value.as_datum())?;
         }
-        build_array(self.chosen.ret, values.iter().map(Value::as_datum))
+        Ok(results.finish())
     }
 
     fn texts(&self, args: &[ColumnarValue], rows: usize, of: super::TextFunction) -> OurResult<ArrayRef> {
@@ -253,12 +265,12 @@ impl PgCall {
         let arguments = Arguments::of(&arrays, &self.chosen.args)?;
         let mut texts = StringBuilder::new();
         let mut datums = Vec::with_capacity(args.len());
-        let mut bytes = 0;
+        let mut held = Held::default();
         for row in 0..rows {
             arguments.read(row, &mut datums);
             let text = if datums.iter().any(Datum::is_null) { None } else { of(&call, &datums)? };
             if let Some(text) = &text {
-                self.charge(&mut bytes, text)?;
+                self.charge(&mut held, text.len(), 0)?;
             }
             texts.append_option(text);
         }
@@ -269,16 +281,42 @@ impl PgCall {
         Call { args: &self.chosen.args, ret: self.chosen.ret, zone: self.zone }
     }
 
-    /// Adds a result to the bytes of its batch.
-    fn charge(&self, bytes: &mut usize, text: &str) -> OurResult<()> {
-        *bytes += text.len();
-        if *bytes > BATCH_BYTES_MAX {
+    /// Adds a result to the bytes of its batch, of which so many are as many as in a column that it is made of.
+    fn charge(&self, held: &mut Held, bytes: usize, known: usize) -> OurResult<()> {
+        held.all = held.all.saturating_add(bytes);
+        held.added = held.added.saturating_add(bytes.saturating_sub(known));
+        if held.added > BATCH_BYTES_MAX || held.all > VALUE_BYTES_MAX {
             return Err(ashlar_base::Error::new(
                 ashlar_base::ErrorCode::OutOfMemory,
                 format!("the results of {} hold more bytes than a batch of rows may", self.function.name),
             ));
         }
         Ok(())
+    }
+}
+
+/// Bytes of the results of a call for a batch of rows.
+#[derive(Default)]
+struct Held {
+    all: usize,
+    /// Those beyond what columns have that the results are made of.
+    added: usize,
+}
+
+/// Bytes of a value of no fixed width in a column; 0 of the others.
+fn bytes_of(datum: &Datum<'_>, sql_type: SqlType) -> usize {
+    match datum {
+        Datum::Text(text) => text.len(),
+        Datum::Bytea(bytes) => bytes.len(),
+        Datum::Array(items) => {
+            let element = SqlType::Scalar(sql_type.scalar());
+            match to_arrow_type(element).primitive_width() {
+                Some(width) => items.len() * width,
+                // Where it begins, and what it is.
+                None => items.iter().map(|item| size_of::<i32>() + bytes_of(&item, element)).sum(),
+            }
+        }
+        _ => 0,
     }
 }
 
@@ -369,5 +407,71 @@ impl ScalarUDFImpl for UnknownFunction {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         internal_err!("there is no function {}", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_base::ErrorCode;
+    use ashlar_store::build_array;
+
+    use super::*;
+
+    /// What a call gives of so many rows, with the first argument of each row, or of all.
+    fn called(name: &str, types: &[SqlType], ret: SqlType, args: &[ColumnarValue], rows: usize) -> OurResult<ArrayRef> {
+        let function = super::super::all().find(|function| function.name == name).unwrap();
+        let is_this = |overload: &super::super::Overload| overload.args.len() == types.len();
+        let index = function.overloads.iter().position(is_this).unwrap();
+        let signature = Signature::user_defined(function.volatility);
+        let chosen = Chosen { index, args: types.to_vec(), ret };
+        let call = PgCall { function, chosen, zone: Zone::Utc, signature };
+        match function.overloads[index].body {
+            Body::Strict(of) => call.by_rows(args, rows, true, of),
+            Body::Called(of) => call.by_rows(args, rows, false, of),
+            _ => panic!("{name} is not of rows"),
+        }
+    }
+
+    fn column(sql_type: SqlType, value: &Value, rows: usize) -> ColumnarValue {
+        ColumnarValue::Array(build_array(sql_type, (0..rows).map(|_| value.as_datum())).unwrap())
+    }
+
+    fn constant(sql_type: SqlType, value: &Value) -> ColumnarValue {
+        let array = build_array(sql_type, [value.as_datum()]).unwrap();
+        ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0).unwrap())
+    }
+
+    #[test]
+    fn arrays_of_a_batch_are_bounded_beyond_what_its_columns_have() {
+        const ROWS: usize = 100;
+        let (texts, single) = (SqlType::Array(ScalarType::Text), SqlType::Scalar(ScalarType::Text));
+        let types = [texts, single];
+        // 100 MB in all.
+        let long = Value::Array([Value::Text("x".repeat(1_000_000).into())].into());
+        let item = || column(single, &Value::Text("y".into()), ROWS);
+        let grown = called("array_append", &types, texts, &[column(texts, &long, ROWS), item()], ROWS).unwrap();
+        assert_eq!(grown.as_list::<i32>().value_length(ROWS - 1), 2);
+        let error = called("array_append", &types, texts, &[constant(texts, &long), item()], ROWS).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfMemory);
+        // Twice what is there is once more of it.
+        let types = [texts, texts];
+        let both = [column(texts, &long, ROWS), column(texts, &long, ROWS)];
+        assert_eq!(called("array_cat", &types, texts, &both, ROWS).unwrap_err().code(), ErrorCode::OutOfMemory);
+        assert_eq!(called("array_cat", &types, texts, &both, 50).unwrap().len(), 50);
+    }
+
+    #[test]
+    fn bytes_of_a_constant_count_in_each_row() {
+        const ROWS: usize = 100;
+        let (bytea, int) = (SqlType::Scalar(ScalarType::Bytea), SqlType::Scalar(ScalarType::Int4));
+        let types = [bytea, int, int];
+        let long = Value::Bytea(vec![1; 1_000_000].into());
+        let numbers = || [column(int, &Value::Int4(3), ROWS), column(int, &Value::Int4(9), ROWS)];
+        let [place, byte] = numbers();
+        let error = called("set_byte", &types, bytea, &[constant(bytea, &long), place, byte], ROWS).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfMemory);
+        let [place, byte] = numbers();
+        let changed = called("set_byte", &types, bytea, &[column(bytea, &long, ROWS), place, byte], ROWS).unwrap();
+        assert_eq!(changed.as_binary::<i32>().value(ROWS - 1)[3], 9);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use ashlar_functions::times::operators::is_interval_order;
 use ashlar_store::{Region, Walk};
 use datafusion::common::Result;
@@ -144,7 +144,8 @@ fn is_over_all(aggregate: &AggregateExec) -> bool {
 }
 
 /// An aggregation of one group over all rows of a table: what a batch costs beside its values is most of the work where these are only
-/// added up, and nothing of a batch is kept. Columns of numbers are handed on where they lie, so that larger batches take no more memory.
+/// added up, and nothing of a batch is kept. Columns of numbers are handed on where they lie, so that larger batches take no more memory;
+/// what is computed of them has to be of numbers, too.
 fn in_large_batches(
     aggregate: &AggregateExec,
     node: &Arc<dyn ExecutionPlan>,
@@ -157,11 +158,42 @@ fn in_large_batches(
     let widths = schema.fields().iter().map(|field| field.data_type().primitive_width());
     let Some(row_bytes) = widths.sum::<Option<usize>>().filter(|_| scan.is_whole()) else { return Ok(None) };
     let rows = LARGE_BATCH_BYTES.checked_div(row_bytes).unwrap_or(usize::MAX).min(LARGE_BATCH_ROWS);
-    if rows < LARGE_BATCH_ROWS / 4 {
+    if rows < LARGE_BATCH_ROWS / 4 || !computes_numbers(aggregate) || !projects_numbers(aggregate.input()) {
         return Ok(None);
     }
     let input = with_scan(aggregate.input(), &|scan| scan.with_batch_rows(rows))?;
     replace_children_if_necessary(Arc::clone(node), vec![input]).map(Some)
+}
+
+/// Whether all that an aggregation computes of its input's rows has values of a fixed width.
+fn computes_numbers(aggregate: &AggregateExec) -> bool {
+    let schema = aggregate.input().schema();
+    let is_fixed = |expr: &Arc<dyn PhysicalExpr>| is_of_numbers(expr, &schema);
+    let of_function = |function: &Arc<AggregateFunctionExpr>| {
+        function.expressions().iter().all(is_fixed) && function.order_bys().iter().all(|key| is_fixed(&key.expr))
+    };
+    aggregate.aggr_expr().iter().all(of_function) && aggregate.filter_expr().iter().flatten().all(is_fixed)
+}
+
+/// Whether the same is so of what stands between it and the scan.
+fn projects_numbers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_fine = plan.downcast_ref::<ProjectionExec>().is_none_or(|projection| {
+        let schema = projection.input().schema();
+        projection.expr().iter().all(|output| is_of_numbers(&output.expr, &schema))
+    });
+    is_fine && plan.children().into_iter().all(projects_numbers)
+}
+
+/// Whether an expression has values of a fixed width in each of its steps. What a function makes of a number may be as long as it likes:
+/// the bytes of all rows of a batch are there at once, nobody charges for them, and functions refuse too many.
+fn is_of_numbers(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    // A constant is there once for all rows.
+    if expr.is::<Literal>() {
+        return true;
+    }
+    let is_fixed = |of: DataType| of.primitive_width().is_some() || of == DataType::Boolean;
+    expr.data_type(schema).is_ok_and(is_fixed)
+        && expr.children().into_iter().all(|operand| is_of_numbers(operand, schema))
 }
 
 /// min() and max(): each partition gives the rows at the ends of an index.
@@ -233,4 +265,40 @@ fn counted(aggregate: &AggregateExec) -> Option<Arc<dyn ExecutionPlan>> {
     }
     let streams = aggregate.properties().output_partitioning().partition_count();
     Some(Arc::new(GridCountExec::new(scan.region(), scan.version(), schema, streams)))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::displayable;
+
+    use crate::testing;
+
+    #[test]
+    fn large_batches_are_of_numbers_alone() {
+        let engine = testing::engine_with(&[
+            "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text, a integer[], d jsonb, b bytea)",
+            "INSERT INTO t (id, v) SELECT i, i % 100 FROM generate_series(1, 5000) AS g(i)",
+        ]);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        for (sql, is_large) in [
+            ("SELECT sum(v) FROM t", true),
+            ("SELECT sum(v), avg(v), max(v) FROM t", true),
+            ("SELECT sum(v + 1), count(*) FILTER (WHERE v > 3) FROM t", true),
+            // Columns.
+            ("SELECT sum(v), count(s) FROM t", false),
+            ("SELECT sum(v), count(a) FROM t", false),
+            ("SELECT sum(v), count(d) FROM t", false),
+            ("SELECT sum(v), count(b) FROM t", false),
+            // What is computed: of all rows of a large batch it would be more than a call may give.
+            ("SELECT sum(length(repeat('x', v))) FROM t", false),
+            ("SELECT max(length(u)) FROM (SELECT repeat('x', v) AS u FROM t) AS q", false),
+            ("SELECT sum(v) FILTER (WHERE repeat('x', v) <> 'y') FROM t", false),
+            ("SELECT length(string_agg(v::text, ',')) FROM t", false),
+            ("SELECT sum(array_length(ARRAY[v, v], 1)) FROM t", false),
+        ] {
+            let (plan, _) = runtime.block_on(testing::answered(&engine, sql));
+            let lines = displayable(plan.as_ref()).indent(false).to_string();
+            assert_eq!(lines.contains("batch_rows="), is_large, "{sql}: {lines}");
+        }
+    }
 }

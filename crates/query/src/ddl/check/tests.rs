@@ -186,6 +186,11 @@ fn rows_that_are_there_are_looked_at() {
     alone(&engine, "ALTER TABLE t ADD COLUMN c integer DEFAULT 3 CHECK (c < 4)").unwrap();
     assert_eq!(code(&engine, "INSERT INTO t VALUES (1, 1, 4)"), ErrorCode::CheckViolation);
     assert_eq!(checks(&engine), ["t_c_check: (c < 4)"]);
+    // One constant for all rows, and what each has beside it.
+    assert_eq!(code(&engine, "ALTER TABLE t ADD COLUMN d integer DEFAULT 4 CHECK (d > a)"), ErrorCode::CheckViolation);
+    alone(&engine, "ALTER TABLE t ADD COLUMN d integer DEFAULT 5 CHECK (d > a)").unwrap();
+    assert_eq!(checks(&engine), ["t_c_check: (c < 4)", "t_check: (d > a)"]);
+    alone(&engine, "ALTER TABLE t DROP COLUMN d").unwrap();
 
     // In a block it is for the rows that the block sees.
     let mut block = transaction();
