@@ -42,10 +42,13 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..KEYS;
-    let ends = || prop_oneof![2 => Just(None), 3 => (-20..300i64).prop_map(Some)];
+    let ends = || prop_oneof![2 => Just(None::<i64>), 3 => (-20..300i64).prop_map(Some)];
     let rarely = || prop_oneof![4 => Just(false), 1 => Just(true)];
     // Often more than a commit applies before it lets go.
-    let writes = proptest::collection::vec((key(), prop_oneof![1 => Just(None), 3 => ends().prop_map(Some)]), 0..9);
+    let writes = proptest::collection::vec(
+        (key(), prop_oneof![1 => Just(None::<Option<i64>>), 3 => ends().prop_map(Some)]),
+        0..9,
+    );
     let op = prop_oneof![
         4 => key().prop_map(Op::Insert),
         8 => (key(), ends()).prop_map(|(key, ends)| Op::Upsert(key, ends)),
