@@ -17,7 +17,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
 use crate::key_parts::Clash;
-use crate::locks::{Attention, LockRequest, Strength, stopped};
+use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::partition::{Partition, Prepared, Since, Stamp};
 use crate::region::{Common, Guard, Region, changed};
@@ -245,7 +245,7 @@ impl<'a> Locked<'a> {
                 stops(region.hash(&key), self.staged.state(row).is_deleted())
             });
             let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
-            let mut attended = loaded.flat_map(|loaded| attended(attention, loaded));
+            let mut attended = loaded.flat_map(|loaded| loaded.attended(attention));
             written.or_else(|| attended.find_map(|hash| stops(hash, false)))
         })
     }
@@ -407,17 +407,6 @@ impl<'a> Locked<'a> {
             self.staged.region().retire_for(&retirement.heir, at);
         }
     }
-}
-
-/// Hashes of the rows of a load that are locked or watched, and perhaps some others: usually a few.
-fn attended(attention: &Attention, loaded: &Partition) -> Vec<u64> {
-    // All of the server's are looked through.
-    if u64::from(attention.locks().entries()) > loaded.live() {
-        return loaded.hashes().collect();
-    }
-    let mut hashes = attention.hashes();
-    hashes.retain(|&hash| loaded.has_hash(hash));
-    hashes
 }
 
 fn read_key<'a>(staged: &'a Staged, row: u32, key: &mut Vec<Datum<'a>>) {

@@ -47,8 +47,6 @@ struct StoredEntry<'a> {
 pub(crate) enum Obstacle {
     /// Nothing: the usual case.
     None,
-    /// Another session may watch the key.
-    Watched,
     /// Another owner has locked the row.
     Locked(Forbidden),
 }
@@ -181,14 +179,11 @@ impl StoredEntry<'_> {
         Ok(self.note(&change))
     }
 
-    /// Makes a change known to this entry and to the watchers of the key.
+    /// Makes a change known to this entry.
     #[inline]
     fn note(&mut self, change: &Change) -> Applied {
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
-            if self.obstacle != Obstacle::None {
-                self.region.attention().touch(self.located.hash);
-            }
         }
         change.applied
     }
@@ -269,7 +264,7 @@ impl StoredEntry<'_> {
         if !is_same_shape || !is_same_row {
             return Err(conflict());
         }
-        // Somebody may have locked the row, or watch it by now. Rows are not deleted here.
+        // Somebody may have locked the row by now. Rows are not deleted here.
         self.obstacle = region.obstacle(hash, self.owner);
         self.check_lock(false).map(|()| has_buried)
     }

@@ -136,9 +136,7 @@ impl Region {
                 break;
             }
             let count = usize::try_from(wanted - gone).unwrap_or(usize::MAX).min(EVICTED_PER_LOCK);
-            // With the partition locked, as every writer asks.
-            let attention = self.attention().is_wanted().then(|| self.attention().as_ref());
-            match partition.evict(count, self.common().stamp(), attention) {
+            match partition.evict(count, self.common().stamp()) {
                 0 => break,
                 evicted => gone += evicted as u64,
             }

@@ -373,6 +373,40 @@ fn a_write_behind_a_watch_is_told() {
     });
 }
 
+/// A truncation is told in each partition when it is done there: whoever reads its effect has been told.
+#[test]
+fn a_truncation_behind_a_watch_is_told() {
+    explore(1_000, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        (0..3).for_each(|id| put(&region, id, 0));
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                region.truncate().unwrap();
+            })
+        };
+        let watcher = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                let key = [Datum::Int8(0)];
+                let is_there = || region.get(&key, |row| row.is_some());
+                let watch = region.watch(&key).unwrap();
+                let (before, after) = (is_there(), is_there());
+                assert!(before == after || watch.is_touched(&region), "the row went, and nobody said so");
+                (before, watch)
+            })
+        };
+        writer.join().unwrap();
+        let (before, watch) = watcher.join().unwrap();
+        assert!(
+            !before || watch.is_touched(&region),
+            "a row that was there behind the watch has gone, and nobody said so"
+        );
+        region.check();
+    });
+}
+
 #[test]
 fn of_two_who_want_a_value_one_gets_it() {
     explore(400, || {

@@ -23,7 +23,7 @@ use crate::key::{self, Placement};
 use crate::life::{Deadline, EXPIRES_AT, Ended, Expiring, Lives, expires_at_column};
 use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
-use crate::partition::{Partition, Probe, Shared, record_batch};
+use crate::partition::{Listeners, Partition, Probe, Shared, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
@@ -67,7 +67,7 @@ pub struct Region {
     account: Arc<Account>,
     common: Arc<Common>,
     lives: Arc<Lives>,
-    attention: Arc<Attention>,
+    listeners: Listeners,
     life: Arc<Life>,
     /// Set for the region as a transaction sees it that has altered its shape.
     altered: Option<Altered>,
@@ -139,7 +139,7 @@ impl Region {
             account: Account::new(&common.total),
             common: Arc::clone(common),
             lives: Lives::new(&common.registry),
-            attention: Attention::new(schema.id, &common.locks),
+            listeners: Listeners::new(Attention::new(schema.id, &common.locks)),
             life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
             altered: None,
@@ -158,7 +158,7 @@ impl Region {
             account: Arc::clone(&base.account),
             common: Arc::clone(&base.common),
             lives: Arc::clone(&base.lives),
-            attention: Arc::clone(&base.attention),
+            listeners: base.listeners.clone(),
             life: Arc::clone(&base.life),
             shape: RwLock::new(Arc::clone(shape)),
             altered: Some(Altered { base: Arc::clone(base), version, shape: Arc::clone(shape) }),
@@ -361,7 +361,7 @@ impl Region {
     /// A partition that is not part of the region yet, without indexes. Its memory is charged to the region.
     pub(crate) fn partition_alone(&self, id: PartitionId, shape: &Arc<Shape>) -> Partition {
         let hasher = self.common.hasher.clone();
-        Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives)
+        Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives, &self.listeners)
     }
 
     /// The lock of a partition, unless another thread holds it.
@@ -697,11 +697,8 @@ impl Region {
         if self.is_dropped() {
             return Err(self.gone());
         }
-        if self.attention.is_wanted() {
-            if self.attention.request_any(0).is_some() {
-                return Err(stopped());
-            }
-            self.attention.touch_all();
+        if self.attention().is_wanted() && self.attention().request_any(0).is_some() {
+            return Err(stopped());
         }
         let stamp = self.common.stamp();
         let rows = guards.iter().filter_map(|guard| guard.as_deref()).map(Partition::live).sum();
@@ -762,6 +759,7 @@ impl Region {
             }
         }
         self.check_taken();
+        self.check_told();
     }
 }
 

@@ -184,10 +184,11 @@ impl Rows {
         self.find_where(hash, key, |row, segment| !segment.is_dead(row & 0xffff))
     }
 
-    /// Whether a row in the index has a key of this hash.
-    pub(crate) fn has_hash(&self, hash: u64) -> bool {
+    /// Whether a row in the index for which `wanted` holds has a key of this hash.
+    pub(crate) fn has_hash(&self, hash: u64, wanted: impl Fn(u32) -> bool) -> bool {
         let moving = self.moving.as_deref();
-        self.index.find(hash, |row| self.hash_of(present(moving, row)) == hash).is_some()
+        let is_one = |row: u32| wanted(row) && self.hash_of(row) == hash;
+        self.index.find(hash, |row| is_one(present(moving, row))).is_some()
     }
 
     /// Prefetches the memory that a search for a hash reads first.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result};
 
-use super::{Advance, Held, Locked, attended, read_key};
+use super::{Advance, Held, Locked, read_key};
 use crate::life::Expiry;
 use crate::memory::Charge;
-use crate::mutation::Mutation;
+use crate::mutation::{Applied, Mutation};
 use crate::partition::{Partition, Prepared, Stamp};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -60,10 +60,6 @@ impl Locked<'_> {
         advance.into_iter().for_each(Advance::keep);
         let loaded_rows = loads.iter().map(|load| load.row_count()).sum::<usize>();
         let is_left = staged.truncates() || rows.len() + loaded_rows > ROWS_AT_ONCE;
-        let attention = staged.region().attention();
-        if staged.truncates() && attention.is_wanted() {
-            attention.touch_all();
-        }
         let failed = Mutex::new(None);
         let work = Work {
             staged: Arc::clone(staged),
@@ -123,23 +119,16 @@ impl Work {
     /// Applies what there is for a partition, which is locked.
     fn apply(&self, part: Part, stored: &mut Option<Box<Partition>>) -> Result<()> {
         let Part { partition, mut prepared, loaded } = part;
-        let region = self.staged.region();
-        let attention = region.attention();
-        let stored = region.partition_mut(partition, stored);
+        let stored = self.staged.region().partition_mut(partition, stored);
         if self.staged.truncates() {
             stored.truncate(self.stamp);
         }
-        // With the partition locked, so that no watch is missed that was there before.
-        let is_watched = attention.is_wanted();
         for loaded in loaded {
-            if is_watched {
-                attended(attention, &loaded).into_iter().for_each(|hash| attention.touch(hash));
-            }
             stored.adopt(loaded, self.stamp, || prepared.pop_front())?;
         }
         let range = self.range(partition);
         stored.collect_entries(range.len());
-        let written = self.write(range, stored, &mut prepared, is_watched);
+        let written = self.write(range, stored, &mut prepared);
         stored.enter_collected();
         written?;
         stored.unreserve();
@@ -147,13 +136,7 @@ impl Work {
     }
 
     /// Writes the rows of a partition that were written one by one.
-    fn write(
-        &self,
-        range: Range<usize>,
-        stored: &mut Partition,
-        prepared: &mut VecDeque<Prepared>,
-        is_watched: bool,
-    ) -> Result<()> {
+    fn write(&self, range: Range<usize>, stored: &mut Partition, prepared: &mut VecDeque<Prepared>) -> Result<()> {
         let staged = &*self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
@@ -180,9 +163,11 @@ impl Work {
                 said => said,
             };
             let mutation = Mutation::Living { write: &mutation, expiry };
-            stored.apply(&mutation, located, self.stamp)?;
-            if is_watched {
-                staged.region().attention().touch(located.hash);
+            let change = stored.apply(&mutation, located, self.stamp)?;
+            // No row has changed, so that the partition tells nobody. But the transaction may have written the row and deleted
+            // it again, and for whoever watches the key that is a write, as it is for Redis.
+            if change.applied == Applied::Nothing && staged.region().attention().is_wanted() {
+                staged.region().attention().touch(hash);
             }
         }
         Ok(())

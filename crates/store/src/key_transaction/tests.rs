@@ -177,9 +177,18 @@ fn a_watched_key_holds_from_its_watch_on() {
     // Nobody pays for a watch that has ended.
     drop((watch, third, fourth));
     assert_eq!((region.locked_rows(), store.lock_statistics().rows), (0, 0));
-    let fifth = watch_of(5);
+    // One that was written in vain is a write, and one that was not there is not truncated.
+    let (fifth, sixth) = (watch_of(5), watch_of(6));
+    let mut writer = KeyTransaction::new(&store);
+    write(&mut writer, &region, 6, 60);
+    let key = [Datum::Int8(6)];
+    writer.entry(&region, &key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap().unwrap();
+    writer.commit(&store).unwrap();
+    assert_eq!((fifth.is_touched(&region), sixth.is_touched(&region)), (false, true));
+    put(&region, 5, 50);
+    let (fifth, sixth) = (watch_of(5), watch_of(6));
     region.truncate().unwrap();
-    assert!(fifth.is_touched(&region));
+    assert_eq!((fifth.is_touched(&region), sixth.is_touched(&region)), (true, false));
     store.drop_region(region.id());
     assert_eq!(commit(&watch_of(6)), Err(ErrorCode::SerializationFailure));
 }

@@ -171,20 +171,10 @@ impl Attention {
         self.locks.touch(self.row(hash));
     }
 
-    /// Whether a row may be evicted, which it may not while it is locked. If so, its watchers are told. Called with the partition locked.
+    /// Whether a row may be evicted, which it may not while it is locked. Called with the partition locked.
     #[cold]
     pub(crate) fn lets_go(&self, hash: u64) -> bool {
-        let is_free = self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing;
-        if is_free {
-            self.touch(hash);
-        }
-        is_free
-    }
-
-    /// Tells the watchers of all rows that these were written.
-    #[cold]
-    pub(crate) fn touch_all(&self) {
-        self.locks.touch_all(self.table);
+        self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing
     }
 
     /// The owners of the region's locks, and those that wait.

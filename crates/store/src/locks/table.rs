@@ -465,13 +465,6 @@ impl LockTable {
         }
     }
 
-    /// See [`Attention::touch_all`].
-    pub(super) fn touch_all(&self, table: TableId) {
-        for shard in &self.shards {
-            shard.0.lock().iter().filter(|(id, _)| id.table == table).for_each(|(_, row)| row.tell());
-        }
-    }
-
     /// See [`Attention::list`].
     pub(super) fn list(&self, table: TableId) -> Vec<LockInfo> {
         let waits = self.waits.lock();

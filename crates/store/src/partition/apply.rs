@@ -1,12 +1,13 @@
 //! The one place that changes rows.
 //!
-//! Called with the partition's lock held: by an entry for the key path, by `commit` for transactions. Whoever must
-//! see every write (a log, a backup, a listener) stands here. Nothing is changed when an error comes back.
+//! Called with the partition's lock held: by an entry for the key path, by `commit` for transactions. Each change is told
+//! to whoever listens, by `changed`. Nothing is changed when an error comes back.
 
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, Result, Timestamp};
 
+use super::changed::{Changed, End};
 use super::versions::Stamp;
 use super::{Located, Partition, Prepared};
 use crate::life::Expiry;
@@ -33,7 +34,7 @@ impl Partition {
     /// Applies one write to a key that was located. The caller has checked the row against the shape.
     pub(crate) fn apply(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
         self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
-        match mutation {
+        let change = match mutation {
             Mutation::Living { write, expiry: Expiry::Keep | Expiry::Table } if !self.has_life() => {
                 self.write(write, key, stamp)
             }
@@ -41,10 +42,17 @@ impl Partition {
             Mutation::Update { .. } if self.has_life() => self.apply_living(mutation, Expiry::Keep, key, stamp),
             _ if self.has_life() => self.apply_living(mutation, Expiry::Table, key, stamp),
             _ => self.write(mutation, key, stamp),
+        }?;
+        match (change.row, key.row) {
+            (Some(row), old) => self.tell(Changed::Written { hash: key.hash, row, had_row: old.is_some() }),
+            (None, Some(row)) => self.tell(Changed::Ended { hash: Some(key.hash), row, why: End::Deleted }),
+            // There was nothing to change.
+            (None, None) => {}
         }
+        Ok(change)
     }
 
-    /// Applies the values of a write.
+    /// Applies the values of a write, of which [`Self::apply`] tells.
     pub(super) fn write(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
         match (mutation, key.row) {
             (Mutation::Insert { row }, Some(_)) => {
@@ -175,6 +183,7 @@ impl Partition {
         if self.has_life() {
             self.bury_keys_of(&loaded, stamp);
         }
+        self.tell(Changed::Adopted(&loaded));
         self.versions.mark(stamp, self.rows.end());
         // Indexes are told of whole segments.
         let slots = self.rows.adopt(loaded.rows, self.indexes.is_empty())?;
@@ -256,7 +265,8 @@ impl Partition {
         self.rows.unindex(hash, row);
     }
 
-    /// Ends a row, whose successor is `new`. Returns true if no snapshot sees it, so that the index need not keep it.
+    /// Ends a row, whose successor is `new`; whoever calls this tells of it. Returns true if no snapshot sees it, so that the
+    /// index need not keep it.
     pub(super) fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
         if !self.indexes.is_empty() {
             self.release_values(row, new);
@@ -312,6 +322,7 @@ impl Partition {
     /// Removes all rows, and returns how many there were.
     pub(crate) fn truncate(&mut self, stamp: Stamp) -> u64 {
         let live = self.rows.live();
+        self.tell(Changed::Truncated);
         if stamp.horizon.oldest >= stamp.timestamp {
             self.release_all();
             self.rows.clear();

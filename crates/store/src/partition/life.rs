@@ -11,10 +11,10 @@ use ashlar_base::clock::millis_of;
 use ashlar_base::{Datum, Eviction, IndexDef, LifeOptions, Result, Timestamp, Value};
 
 use super::apply::Change;
+use super::changed::{Changed, End};
 use super::versions::Stamp;
 use super::{Located, Partition};
 use crate::life::{Deadline, Expiring, Expiry, Keep, Lives, Unit};
-use crate::locks::Attention;
 use crate::memory::Charge;
 use crate::mutation::{Applied, Mutation};
 use crate::rows::split;
@@ -238,7 +238,7 @@ impl Partition {
     /// Ends the row of a key for good: one whose time has come, for the key is about to be that of another row.
     pub(crate) fn bury_key(&mut self, key: &[Datum<'_>], hash: u64, stamp: Stamp) {
         if let Some(row) = self.rows.find(hash, key) {
-            self.end_for_good(row, Some(hash), stamp);
+            self.end_for_good(row, Some(hash), stamp, End::Expired);
             self.life.shared.count_expired(1);
         }
     }
@@ -255,7 +255,7 @@ impl Partition {
     /// Ends a row for good that has values of a unique index and whose time has come: whether there was one.
     pub(crate) fn bury_value(&mut self, index: &Arc<IndexDef>, values: &[Value], stamp: Stamp) -> bool {
         let Some(row) = self.find_over(index, values) else { return false };
-        self.end_for_good(row, None, stamp);
+        self.end_for_good(row, None, stamp, End::Expired);
         self.life.shared.count_expired(1);
         true
     }
@@ -272,16 +272,17 @@ impl Partition {
         }
         let stamp = stamp();
         for &row in &over {
-            self.end_for_good(row, None, stamp);
+            self.end_for_good(row, None, stamp, End::Expired);
         }
         self.life.shared.count_expired(over.len() as u64);
     }
 
-    fn end_for_good(&mut self, row: u32, hash: Option<u64>, stamp: Stamp) {
+    fn end_for_good(&mut self, row: u32, hash: Option<u64>, stamp: Stamp, why: End) {
         if self.end(row, None, stamp) {
             let hash = hash.unwrap_or_else(|| self.rows.hash_of(row));
             self.unindex(hash, row);
         }
+        self.tell(Changed::Ended { hash, row, why });
     }
 
     /// Ends rows of one segment for good whose time has come, at most so many: `place` is the segment's in their order.
@@ -298,21 +299,23 @@ impl Partition {
         let mut rows = Vec::new();
         let is_all = self.rows.passed(place, self.life.idle(), self.life.shared.now(), count_max, &mut rows);
         for &row in &rows {
-            self.end_for_good(row, None, stamp);
+            self.end_for_good(row, None, stamp, End::Expired);
         }
         self.life.shared.count_expired(rows.len() as u64);
         Some(if is_all { place + 1 } else { place })
     }
 
     /// Ends rows for good so that others have room: about as many as said, the least wanted of several times as many that
-    /// are picked at random. Gives how many. `attention` where rows of the table are locked, which stay, or watched.
-    pub(crate) fn evict(&mut self, count: usize, stamp: Stamp, attention: Option<&Attention>) -> usize {
+    /// are picked at random. Rows that are locked stay. Gives how many went.
+    pub(crate) fn evict(&mut self, count: usize, stamp: Stamp) -> usize {
         let Some(mut sample) = self.sample(count) else { return 0 };
-        if let Some(attention) = attention {
+        let attention = self.listeners.attention();
+        // With the partition locked, as every writer asks.
+        if attention.is_wanted() {
             sample.retain(|&row| attention.lets_go(self.rows.hash_of(row)));
         }
         for &row in &sample {
-            self.end_for_good(row, None, stamp);
+            self.end_for_good(row, None, stamp, End::Evicted);
         }
         self.life.shared.count_evicted(sample.len() as u64);
         sample.len()

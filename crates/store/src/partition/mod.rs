@@ -1,11 +1,12 @@
 //! A partition of a region: its rows, their versions, and everything that happens under its lock.
 //!
-//! Called by `region` (key path, scans), `commit` (transactions) and `compactor`. `apply` changes rows and nothing
-//! else does; `versions` says who sees which row; `indexes` finds rows by other columns than the key; `scan` lends
-//! columns; `compact` gives memory back. Never waits
-//! for anything, and never takes another lock.
+//! Called by `region` (key path, scans), `commit` (transactions) and `compactor`. `apply` changes rows, and `life` ends
+//! them by itself; nothing else does, and both tell `changed`, where others listen; `versions` says who sees which row;
+//! `indexes` finds rows by other columns than the key; `scan` lends columns; `compact` gives memory back. Never waits for
+//! anything, and never takes the lock of another partition.
 
 mod apply;
+mod changed;
 mod checks;
 mod compact;
 mod computed;
@@ -22,6 +23,7 @@ use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
 pub(crate) use apply::Change;
+pub(crate) use changed::Listeners;
 pub(crate) use checks::{Examined, Prepared, Refused};
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
@@ -50,6 +52,7 @@ pub(crate) struct Partition {
     /// The values of indexes' expressions for the row that is about to be written.
     prepared: Option<Box<Prepared>>,
     life: Life,
+    listeners: Listeners,
     /// The end of the rows at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -88,6 +91,7 @@ impl Partition {
         hasher: RandomState,
         segment_rows: u32,
         lives: &Arc<Lives>,
+        listeners: &Listeners,
     ) -> Self {
         Self {
             id,
@@ -97,6 +101,7 @@ impl Partition {
             indexes: Vec::new(),
             prepared: None,
             life: Life::new(lives, shape.schema.life),
+            listeners: listeners.clone(),
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),
@@ -143,16 +148,6 @@ impl Partition {
     #[inline]
     pub(crate) fn locate(&self, hash: u64, key: &[Datum<'_>]) -> Located {
         Located { hash, row: self.rows.find(hash, key).filter(|&row| !self.is_over(row)) }
-    }
-
-    /// The hashes of the keys that are in the index.
-    pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
-        self.rows.indexed().map(|row| self.rows.hash_of(row))
-    }
-
-    /// Whether a row in the key index has a key of this hash.
-    pub(crate) fn has_hash(&self, hash: u64) -> bool {
-        self.rows.has_hash(hash)
     }
 
     /// The first of three steps that prefetch the row of a key: see `lookahead`.

@@ -1,4 +1,4 @@
-//! Single-key writes that go straight to their partition, and the check whether row locks or watches stand in the way.
+//! Single-key writes that go straight to their partition, and the check whether row locks stand in the way.
 //!
 //! Called by sessions. As long as no row of a region is locked or watched, the check is one read of a counter.
 
@@ -45,29 +45,35 @@ impl Region {
     /// What stands in the way of a write, with the partition locked.
     #[inline]
     pub(crate) fn obstacle(&self, hash: u64, owner: u64) -> Obstacle {
-        if self.attention.is_wanted() { self.attended(hash, owner) } else { Obstacle::None }
+        if self.attention().is_wanted() { self.attended(hash, owner) } else { Obstacle::None }
     }
 
     /// The same where rows of the region are locked or watched.
     #[cold]
     fn attended(&self, hash: u64, owner: u64) -> Obstacle {
-        match self.attention.forbidden(hash, owner) {
-            Forbidden::Nothing => Obstacle::Watched,
+        match self.attention().forbidden(hash, owner) {
+            Forbidden::Nothing => Obstacle::None,
             forbidden => Obstacle::Locked(forbidden),
         }
     }
 
+    #[inline]
     pub(crate) fn attention(&self) -> &Arc<Attention> {
-        &self.attention
+        self.listeners.attention()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> &crate::partition::Listeners {
+        &self.listeners
     }
 
     /// How many rows are locked or watched.
     pub fn locked_rows(&self) -> u32 {
-        self.attention.rows()
+        self.attention().rows()
     }
 
     /// The holders of row locks, and the owners that wait.
     pub fn locks(&self) -> Vec<LockInfo> {
-        self.attention.list()
+        self.attention().list()
     }
 }

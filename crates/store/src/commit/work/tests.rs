@@ -223,3 +223,25 @@ fn a_watch_is_not_told_of_what_was_left_before_it() {
     }
     region.check();
 }
+
+/// A truncation that is left tells those whose rows it ends, where it ends them, and nobody who came after it.
+#[test]
+fn a_truncation_that_is_left_is_told_where_it_is_done() {
+    let store = store(PARTITIONS, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    for id in 0..ROWS {
+        region.entry(&row(id)[..1], |entry| entry.apply(Mutation::Insert { row: &row(id) })).unwrap();
+    }
+    let watch = |id: i64| region.watch(&row(id)[..1]).unwrap();
+    let (before, beside) = (watch(3), watch(ROWS));
+    let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+    writes.truncate(&region, &snapshot).unwrap();
+    drop(snapshot);
+    let (_, left) = commit_leaving(region.common(), &mut writes).unwrap();
+    // Its partition is empty by now, and others are not.
+    let after = watch(4);
+    left.into_iter().for_each(|left| left.finish().unwrap());
+    assert_eq!([&before, &beside, &after].map(|watch| watch.is_touched(&region)), [true, false, false]);
+    assert_eq!(region.row_count(), 0);
+    region.check();
+}

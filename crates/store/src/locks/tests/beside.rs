@@ -139,6 +139,27 @@ fn whoever_watches_a_row_that_ends_notices() {
     assert!(watches[2].is_touched(&region));
 }
 
+/// Nothing changes for whoever watches a key whose row is over, whatever ends that for good.
+#[test]
+fn the_end_for_good_of_a_row_that_was_over_is_no_change() {
+    let (wall, store) = moved();
+    for is_truncated in [false, true] {
+        let region = store.create_region(numbers(1 + u32::from(is_truncated))).unwrap();
+        let now = wall.load(Ordering::SeqCst) / 1000;
+        put(&region, 1, Expiry::At(now + 1000)).unwrap();
+        put(&region, 2, Expiry::At(now + 9000)).unwrap();
+        wall.fetch_add(1_000_000, Ordering::SeqCst);
+        let watches = [region.watch(&key(1)).unwrap(), region.watch(&key(2)).unwrap()];
+        if is_truncated {
+            region.truncate().unwrap();
+        } else {
+            store.compact();
+        }
+        assert_eq!(watches.each_ref().map(|watch| watch.is_touched(&region)), [false, is_truncated]);
+        region.check();
+    }
+}
+
 #[test]
 fn whoever_watches_an_idle_row_notices_its_end() {
     let (wall, store) = moved();

@@ -442,7 +442,7 @@ impl Model {
         let mut gone = 0;
         for partition in (0..self.region.partition_count()).map(PartitionId) {
             if let Some(partition) = self.region.lock(partition).as_mut() {
-                gone += partition.evict(count, self.region.common().stamp(), None);
+                gone += partition.evict(count, self.region.common().stamp());
             }
         }
         assert!(self.options.eviction != Eviction::None || gone == 0);
