@@ -152,6 +152,16 @@ impl ShardScanExec {
         &self.scanned.parts
     }
 
+    /// The table that it reads.
+    pub(super) fn table(&self) -> &Arc<ShardedTable> {
+        &self.scanned.table
+    }
+
+    /// Rows of the table on those shards, as far as was known when it was planned.
+    pub(super) fn rows(&self) -> Option<usize> {
+        self.scanned.rows
+    }
+
     /// Types of its columns.
     pub(super) fn types(&self) -> &Arc<[SqlType]> {
         &self.scanned.types

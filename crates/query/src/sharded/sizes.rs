@@ -17,10 +17,12 @@ use ashlar_shard::backend::{RowReader, Settings};
 use ashlar_shard::rules::ShardId;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
 use super::ShardedTable;
 use super::collation::provider_of;
+use super::scan::ShardScanExec;
 use crate::resources::{Barrier, StatementResources};
 
 /// What is known is taken for true for so long: a table has to grow many times before another plan is the better one.
@@ -44,6 +46,15 @@ struct Known {
     rows: Vec<Option<u64>>,
 }
 
+impl Known {
+    /// Whether it is time to ask.
+    fn is_due(&self, now: Instant) -> bool {
+        let is_whole = !self.rows.is_empty() && !self.rows.contains(&None);
+        let kept = if is_whole { KNOWN_FOR } else { UNKNOWN_FOR };
+        self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= kept)
+    }
+}
+
 impl Sizes {
     /// Rows on some shards together, where each of them has said how many.
     pub(super) fn rows(&self, mut shards: impl Iterator<Item = ShardId>) -> Option<usize> {
@@ -61,11 +72,9 @@ impl Sizes {
     }
 
     /// Whether it is time to ask. Who hears that has to: others plan with what there is meanwhile.
-    fn is_due(&self) -> bool {
+    fn take_turn(&self) -> bool {
         let (mut known, now) = (self.0.lock(), monotonic());
-        let is_whole = !known.rows.is_empty() && !known.rows.contains(&None);
-        let kept = if is_whole { KNOWN_FOR } else { UNKNOWN_FOR };
-        let is_due = known.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= kept);
+        let is_due = known.is_due(now);
         if is_due {
             known.asked = Some(now);
         }
@@ -79,6 +88,38 @@ impl Sizes {
             *known = Some(rows);
         }
     }
+}
+
+/// What a plan takes for the size of a table that it reads.
+pub(crate) struct Presumed {
+    table: Arc<ShardedTable>,
+    /// Those that it reads.
+    shards: Box<[ShardId]>,
+    rows: Option<usize>,
+}
+
+impl Presumed {
+    /// The rows of the shards, as the plan has them.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        self.rows
+    }
+
+    /// The same, as they are known by now.
+    pub(crate) fn rows_now(&self) -> Option<usize> {
+        self.table.sizes.rows(self.shards.iter().copied())
+    }
+
+    /// Whether it is time to ask the shards again.
+    pub(crate) fn is_due(&self) -> bool {
+        self.table.sizes.0.lock().is_due(monotonic())
+    }
+}
+
+/// What a node takes for the size of its table, where it reads a sharded one.
+pub(crate) fn presumed(node: &Arc<dyn ExecutionPlan>) -> Option<Presumed> {
+    let scan = node.downcast_ref::<ShardScanExec>()?;
+    let shards = scan.parts().iter().map(|part| part.shard).collect();
+    Some(Presumed { table: Arc::clone(scan.table()), shards, rows: scan.rows() })
 }
 
 /// Sharded tables of a plan with a join whose shards are to be asked.
@@ -96,7 +137,7 @@ pub(crate) fn unknown(plan: &LogicalPlan) -> Result<Vec<Arc<ShardedTable>>> {
     });
     walked.map_err(from_datafusion)?;
     if is_joined {
-        tables.retain(|table| table.sizes.is_due());
+        tables.retain(|table| table.sizes.take_turn());
     } else {
         tables.clear();
     }
@@ -199,15 +240,15 @@ mod tests {
     fn rows_are_known_where_all_shards_have_said_theirs() {
         let sizes = Sizes::default();
         assert_eq!(some(&sizes, &[0]), None);
-        assert!(sizes.is_due());
-        assert!(!sizes.is_due());
+        assert!(sizes.take_turn());
+        assert!(!sizes.take_turn());
         sizes.note(2, 1, 5);
         assert_eq!((some(&sizes, &[1]), some(&sizes, &[0, 1]), some(&sizes, &[])), (Some(5), None, Some(0)));
         sizes.note(2, 0, 7);
         assert_eq!(some(&sizes, &[0, 1]), Some(12));
         sizes.forget();
         assert_eq!(some(&sizes, &[1]), None);
-        assert!(sizes.is_due());
+        assert!(sizes.take_turn());
     }
 
     #[test]
