@@ -230,7 +230,123 @@ fn garbled(server: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use ashlar_shard::backend::Limits;
+    use ashlar_shard::catalog::ShardCatalog;
+    use ashlar_shard::fleet::Fleet;
+    use ashlar_shard::health::HealthConfig;
+    use ashlar_shard::pool::PoolConfig;
+    use ashlar_shard::server::Server;
+    use ashlar_shard::two_phase::Recovery;
+    use ashlar_shard::workers::Workers;
+    use datafusion::common::tree_node::TreeNode;
+
     use super::*;
+    use crate::catalog::Table;
+    use crate::engine::Engine;
+    use crate::select::SelectPlan;
+    use crate::sharded::open;
+    use crate::statement::Kind;
+    use crate::testing;
+
+    /// A fleet of two servers to which nobody may log in, with tables of these columns.
+    fn fleet(dir: &Path, tables: &[(&str, &str)]) -> Arc<Fleet> {
+        let second = Duration::from_secs(1);
+        let limits = Limits { connect: second, silence: second, message_bytes_max: 1 << 20, statements_max: 16 };
+        let config = PoolConfig {
+            connections_max: 8,
+            connections_of_queries: 4,
+            connections_min: 0,
+            waiting_max: 16,
+            wait_max: second,
+            idle_max: None,
+            life_max: None,
+            limits,
+        };
+        let health = HealthConfig { period: 3600 * second, failures_max: 3, lag_max: None };
+        let catalog = ShardCatalog::open(dir).unwrap();
+        let declared = catalog.change(|known| {
+            for name in ["s0", "s1"] {
+                let (name, host, dbname) = (name.to_owned(), "127.0.0.1".to_owned(), "postgres".to_owned());
+                let server = Server { name: name.clone(), host, port: 1, dbname, primary: None };
+                known.servers.insert(name, Arc::new(server));
+            }
+            for (name, columns) in tables {
+                let by = "PARTITION BY HASH (id) USING sharded WITH (servers = 's0,s1', algorithm = 'mod')";
+                known.tables.insert((*name).to_owned(), format!("CREATE TABLE {name} ({columns}) {by}"));
+            }
+            Ok(())
+        });
+        declared.unwrap();
+        Fleet::new(catalog, config, Workers::configured(0).unwrap(), None, health)
+    }
+
+    /// The plan of a query, as it is run.
+    fn physical(engine: &Engine, select: &SelectPlan) -> Arc<dyn ExecutionPlan> {
+        let mut transaction = testing::transaction();
+        let resources = engine.resources(transaction.time, None);
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &engine.catalog().current());
+        engine.block_on(select.physical(engine, &[], &resources, &view)).unwrap().unwrap()
+    }
+
+    /// Where what is asked of each shard lies: a plan that is run again asks what it has asked before.
+    fn asked(plan: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
+        let mut asked = Vec::new();
+        let walked = plan.apply(|node| {
+            asked.extend(node.downcast_ref::<ShardScanExec>().map(|scan| scan.parts().as_ptr() as usize));
+            Ok(TreeNodeRecursion::Continue)
+        });
+        walked.unwrap();
+        asked
+    }
+
+    #[test]
+    fn plans_are_kept_as_long_as_tables_have_the_sizes_that_they_were_made_for() {
+        let dir = std::env::temp_dir().join(format!("ashlar-sizes-test-{}", std::process::id()));
+        let engine = testing::engine_with(&[]);
+        let few = ("few", "id bigint PRIMARY KEY, m bigint, amount bigint");
+        let many = ("many", "id bigint PRIMARY KEY, value bigint");
+        let recovery = Recovery { period: Duration::from_secs(3600), after: Duration::from_secs(3600) };
+        open(&engine, &fleet(&dir, &[few, many]), recovery).unwrap();
+        let catalog = engine.catalog().current();
+        let table = |name: &str| match catalog.table(name) {
+            Some(Table::Sharded(table)) => Arc::clone(table),
+            _ => panic!("{name}"),
+        };
+        let (few, many) = (table("few"), table("many"));
+        let set = |table: &ShardedTable, rows: [u64; 2]| {
+            let sizes = rows.into_iter().enumerate();
+            sizes.for_each(|(shard, rows)| table.sizes.note(2, shard, rows));
+        };
+        for sql in [
+            "SELECT count(*), sum(f.amount + m.value) FROM few f JOIN many m ON m.id = f.m",
+            "SELECT m.value FROM few f LEFT JOIN many m ON m.id = f.m AND m.value > 5",
+            "SELECT f.id FROM few f WHERE f.m IN (SELECT value FROM many)",
+            "SELECT sum(value)::text FROM many WHERE id < 1000",
+        ] {
+            let Kind::Select(select) = testing::plan(&engine, sql).kind else { panic!("{sql}") };
+            set(&few, [100, 100]);
+            set(&many, [10_000, 10_000]);
+            // Nobody answers, and that is known then.
+            let first = physical(&engine, &select);
+            set(&few, [100, 100]);
+            set(&many, [10_000, 10_000]);
+            let made = physical(&engine, &select);
+            assert_eq!(asked(&made), asked(&first), "{sql}");
+            assert!(!asked(&made).is_empty(), "{sql}");
+            set(&many, [10_000, 25_000]);
+            assert_eq!(asked(&physical(&engine, &select)), asked(&made), "{sql}");
+            set(&many, [100_000, 100_000]);
+            let larger = physical(&engine, &select);
+            assert_ne!(asked(&larger), asked(&made), "{sql}");
+            assert_eq!(asked(&physical(&engine, &select)), asked(&larger), "{sql}");
+            many.sizes.forget();
+            assert_ne!(asked(&physical(&engine, &select)), asked(&larger), "{sql}");
+        }
+        drop(std::fs::remove_dir_all(&dir));
+    }
 
     fn some(sizes: &Sizes, shards: &[u16]) -> Option<usize> {
         sizes.rows(shards.iter().map(|shard| ShardId(*shard)))
