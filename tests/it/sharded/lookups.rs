@@ -187,6 +187,42 @@ fn plans_say_which_scans_take_keys_of_joins() {
 }
 
 #[test]
+fn queries_that_come_again_ask_for_the_keys_that_are_there_by_then() {
+    let (fleet, oracle) = filled(3);
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    for change in [
+        "UPDATE small SET id = id + 100 WHERE k > 10",
+        "DELETE FROM large WHERE id < 1500",
+        "UPDATE small SET t = 'text \"5\\' WHERE k < 9",
+        "DELETE FROM small WHERE k > 3",
+        "DELETE FROM small",
+        "INSERT INTO small (k, id, n, t) VALUES (1, 3000, 7, 'text \"8\\'), (2, 3001, 7, NULL), (3, NULL, 8, 'NULL')",
+        "DELETE FROM none",
+    ] {
+        for sql in [
+            "SELECT count(*), sum(l.n + s.n) FROM small s JOIN large l ON l.id = s.id",
+            "SELECT s.k, l.v FROM small s LEFT JOIN large l ON l.id = s.id",
+            "SELECT l.v FROM large l WHERE l.id IN (SELECT id FROM small)",
+            "SELECT l.id, s.k FROM small s JOIN large l ON l.t = s.t",
+            "SELECT sum(n)::text FROM large",
+        ] {
+            let mut expected = rows(&mut alone, sql);
+            expected.sort();
+            for _ in 0..3 {
+                let mut found = rows(&mut client, sql);
+                found.sort();
+                assert_eq!(found, expected, "before {change}: {sql}");
+            }
+        }
+        for client in [&mut client, &mut alone] {
+            done(client, change);
+        }
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn keys_of_joins_find_what_a_transaction_or_a_snapshot_sees() {
     let (fleet, oracle) = filled(2);
     let mut alone = pg::Connection::connect(oracle.address()).unwrap();

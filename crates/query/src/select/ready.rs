@@ -2,11 +2,13 @@
 //! table.
 //!
 //! Called by `SelectPlan::physical` for statements without parameters. A plan is cached only if it would be made
-//! again in the same way: it reads whole grid tables without conditions, so that no access path was chosen, and all
-//! its nodes can be reset (`reset_plan_states`). The only filters in it that change while it runs are those of our
-//! joins: scans drop them when they are reset, and the rule that hands them out is applied again. If a table's size
-//! has changed, or it has been analysed since, the plan is made anew, because the number of rows chooses some nodes,
-//! and statistics choose the sides of joins.
+//! again in the same way: it reads whole grid tables without conditions, so that no access path was chosen, or
+//! sharded tables, whose shards are asked by the conditions themselves; and all its nodes can be reset
+//! (`reset_plan_states`). The only filters in it that change while it runs are those of our joins: scans drop them
+//! when they are reset, and the rule that hands them out is applied again. If a table's size has changed, or it has
+//! been analysed since, the plan is made anew, because the number of rows chooses some nodes, and statistics choose
+//! the sides of joins. A join of sharded tables is also planned anew when it is time to ask their shards how many
+//! rows they have.
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use parking_lot::Mutex;
 
 use crate::access::count::GridCountExec;
 use crate::grid_table::GridScanExec;
+use crate::sharded::sizes::{self, Presumed};
 
 /// Nodes that start afresh, beside those that are looked at below.
 const PLAIN_NODES: [&str; 11] = [
@@ -52,38 +55,58 @@ struct Kept {
     session: String,
     /// As it was before it ran: of what somebody runs it holds nothing.
     plan: Arc<dyn ExecutionPlan>,
-    /// Whether joins tell scans what they have found.
+    /// Whether it has joins, which tell scans what they have found.
     tells: bool,
     tables: Vec<Read>,
 }
 
 /// A table that a plan reads, as it was when the plan was made.
-struct Read {
-    region: Arc<Region>,
-    rows: u64,
-    /// What ANALYZE had found.
-    statistics: Option<Arc<TableStatistics>>,
+enum Read {
+    Grid {
+        region: Arc<Region>,
+        rows: u64,
+        /// What ANALYZE had found.
+        statistics: Option<Arc<TableStatistics>>,
+    },
+    Sharded(Presumed),
 }
 
 impl Read {
     fn of(region: &Arc<Region>) -> Self {
-        Self { region: Arc::clone(region), rows: region.row_estimate(), statistics: region.statistics() }
+        Self::Grid { region: Arc::clone(region), rows: region.row_estimate(), statistics: region.statistics() }
     }
 
-    /// Whether a plan would be made just so again.
-    fn is_as_before(&self) -> bool {
-        let (before, now) = (self.rows, self.region.row_estimate());
-        let is_of_size = now.max(before) <= FEW_ROWS || (now / 2 <= before && before / 2 <= now);
-        let known = self.region.statistics();
-        is_of_size && known.as_ref().map(Arc::as_ptr) == self.statistics.as_ref().map(Arc::as_ptr)
+    /// Whether a plan would be made just so again. `is_joined`: whether it has a join, whose sides the sizes of tables choose.
+    fn is_as_before(&self, is_joined: bool) -> bool {
+        match self {
+            Self::Grid { region, rows, statistics } => {
+                let known = region.statistics();
+                is_of_size(*rows, region.row_estimate())
+                    && known.as_ref().map(Arc::as_ptr) == statistics.as_ref().map(Arc::as_ptr)
+            }
+            // Who plans a join asks for what is not known any more.
+            Self::Sharded(presumed) if is_joined && presumed.is_due() => false,
+            Self::Sharded(presumed) => match (presumed.rows(), presumed.rows_now()) {
+                (Some(before), Some(now)) => is_of_size(before as u64, now as u64),
+                (before, now) => before == now,
+            },
+        }
     }
+}
+
+/// Whether a table still has about the rows that it had.
+fn is_of_size(before: u64, now: u64) -> bool {
+    now.max(before) <= FEW_ROWS || (now / 2 <= before && before / 2 <= now)
 }
 
 impl Ready {
     /// The plan that was kept for an engine of this state, as if it was just made.
     pub(crate) fn take(&self, state: &SessionState) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let (plan, tells) = match &*self.0.lock() {
-            Some(kept) if kept.session == state.session_id() && kept.tables.iter().all(Read::is_as_before) => {
+            Some(kept)
+                if kept.session == state.session_id()
+                    && kept.tables.iter().all(|read| read.is_as_before(kept.tells)) =>
+            {
                 (Arc::clone(&kept.plan), kept.tells)
             }
             _ => return Ok(None),
@@ -113,6 +136,8 @@ fn tables_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Vec<Read>>> {
         if let Some(scan) = node.downcast_ref::<GridScanExec>() {
             tables.push(Read::of(scan.region()));
             is_kept &= scan.is_whole();
+        } else if let Some(presumed) = sizes::presumed(node) {
+            tables.push(Read::Sharded(presumed));
         } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             // The least and the greatest tell the scan beneath what they have found.
             is_kept &= !aggregate.aggr_expr().iter().any(|of| matches!(of.fun().name(), "min" | "max"));

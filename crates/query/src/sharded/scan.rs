@@ -35,7 +35,7 @@ use futures::Stream;
 
 use super::ShardedTable;
 use super::batches::Building;
-use super::keys::{self, Sought};
+use super::keys::{self, Division, Sought};
 use super::transaction_reads::{Own, OwnRows};
 use crate::resources::Barrier;
 use crate::scan_filters;
@@ -114,6 +114,8 @@ pub(super) struct ShardScanExec {
     scanned: Arc<Scanned>,
     /// What joins above say of the rows that they can use, while they run.
     told: Vec<Arc<dyn PhysicalExpr>>,
+    /// Their keys, for all streams.
+    division: Arc<Division>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -134,7 +136,7 @@ impl ShardScanExec {
             Boundedness::Bounded,
         );
         let (scanned, metrics) = (Arc::new(scanned), ExecutionPlanMetricsSet::new());
-        Self { scanned, told: Vec::new(), properties: Arc::new(properties), metrics }
+        Self { scanned, told: Vec::new(), division: Arc::default(), properties: Arc::new(properties), metrics }
     }
 
     /// The same, not executed yet, that joins tell this.
@@ -142,6 +144,7 @@ impl ShardScanExec {
         Self {
             scanned: Arc::clone(&self.scanned),
             told,
+            division: Arc::default(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -150,6 +153,16 @@ impl ShardScanExec {
     /// What shards are asked.
     pub(super) fn parts(&self) -> &[ShardPart] {
         &self.scanned.parts
+    }
+
+    /// The table that it reads.
+    pub(super) fn table(&self) -> &Arc<ShardedTable> {
+        &self.scanned.table
+    }
+
+    /// Rows of the table on those shards, as far as was known when it was planned.
+    pub(super) fn rows(&self) -> Option<usize> {
+        self.scanned.rows
     }
 
     /// Types of its columns.
@@ -271,6 +284,7 @@ impl ExecutionPlan for ShardScanExec {
         let reader = ShardReader {
             part: part.clone(),
             told: self.told.clone(),
+            division: Arc::clone(&self.division),
             keys_sent: is_told.then(|| MetricBuilder::new(&self.metrics).counter("keys_sent", stream_partition)),
             asking,
             oids: self.scanned.types.iter().map(|sql_type| (*sql_type).into()).collect(),
@@ -290,6 +304,7 @@ struct ShardReader {
     scanned: Arc<Scanned>,
     part: ShardPart,
     told: Vec<Arc<dyn PhysicalExpr>>,
+    division: Arc<Division>,
     keys_sent: Option<Count>,
     asking: Arc<Asking>,
     /// Types of the columns, as the shard has to say them.
@@ -349,7 +364,8 @@ impl ShardReader {
     /// Sends the shard what it is asked; `false`: nothing, since no row of it has a match.
     async fn begin(&mut self, at_work: &mut AtWork<'_>) -> Result<bool> {
         // A join asks for the first row when it knows its keys. Where somebody reads ahead of it, all rows come.
-        let (narrowed, values) = match keys::sought(&self.scanned, self.part.shard, &self.told, &self.memory)? {
+        let sought = keys::sought(&self.scanned, self.part.shard, &self.told, &self.division, &self.memory)?;
+        let (narrowed, values) = match sought {
             Sought::All => (None, Vec::new()),
             Sought::Nothing => return Ok(false),
             Sought::Keys { conditions, values, count } => {

@@ -17,10 +17,12 @@ use ashlar_shard::backend::{RowReader, Settings};
 use ashlar_shard::rules::ShardId;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 
 use super::ShardedTable;
 use super::collation::provider_of;
+use super::scan::ShardScanExec;
 use crate::resources::{Barrier, StatementResources};
 
 /// What is known is taken for true for so long: a table has to grow many times before another plan is the better one.
@@ -44,6 +46,15 @@ struct Known {
     rows: Vec<Option<u64>>,
 }
 
+impl Known {
+    /// Whether it is time to ask.
+    fn is_due(&self, now: Instant) -> bool {
+        let is_whole = !self.rows.is_empty() && !self.rows.contains(&None);
+        let kept = if is_whole { KNOWN_FOR } else { UNKNOWN_FOR };
+        self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= kept)
+    }
+}
+
 impl Sizes {
     /// Rows on some shards together, where each of them has said how many.
     pub(super) fn rows(&self, mut shards: impl Iterator<Item = ShardId>) -> Option<usize> {
@@ -61,11 +72,9 @@ impl Sizes {
     }
 
     /// Whether it is time to ask. Who hears that has to: others plan with what there is meanwhile.
-    fn is_due(&self) -> bool {
+    fn take_turn(&self) -> bool {
         let (mut known, now) = (self.0.lock(), monotonic());
-        let is_whole = !known.rows.is_empty() && !known.rows.contains(&None);
-        let kept = if is_whole { KNOWN_FOR } else { UNKNOWN_FOR };
-        let is_due = known.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= kept);
+        let is_due = known.is_due(now);
         if is_due {
             known.asked = Some(now);
         }
@@ -79,6 +88,38 @@ impl Sizes {
             *known = Some(rows);
         }
     }
+}
+
+/// What a plan takes for the size of a table that it reads.
+pub(crate) struct Presumed {
+    table: Arc<ShardedTable>,
+    /// Those that it reads.
+    shards: Box<[ShardId]>,
+    rows: Option<usize>,
+}
+
+impl Presumed {
+    /// The rows of the shards, as the plan has them.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        self.rows
+    }
+
+    /// The same, as they are known by now.
+    pub(crate) fn rows_now(&self) -> Option<usize> {
+        self.table.sizes.rows(self.shards.iter().copied())
+    }
+
+    /// Whether it is time to ask the shards again.
+    pub(crate) fn is_due(&self) -> bool {
+        self.table.sizes.0.lock().is_due(monotonic())
+    }
+}
+
+/// What a node takes for the size of its table, where it reads a sharded one.
+pub(crate) fn presumed(node: &Arc<dyn ExecutionPlan>) -> Option<Presumed> {
+    let scan = node.downcast_ref::<ShardScanExec>()?;
+    let shards = scan.parts().iter().map(|part| part.shard).collect();
+    Some(Presumed { table: Arc::clone(scan.table()), shards, rows: scan.rows() })
 }
 
 /// Sharded tables of a plan with a join whose shards are to be asked.
@@ -96,7 +137,7 @@ pub(crate) fn unknown(plan: &LogicalPlan) -> Result<Vec<Arc<ShardedTable>>> {
     });
     walked.map_err(from_datafusion)?;
     if is_joined {
-        tables.retain(|table| table.sizes.is_due());
+        tables.retain(|table| table.sizes.take_turn());
     } else {
         tables.clear();
     }
@@ -189,7 +230,123 @@ fn garbled(server: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use ashlar_shard::backend::Limits;
+    use ashlar_shard::catalog::ShardCatalog;
+    use ashlar_shard::fleet::Fleet;
+    use ashlar_shard::health::HealthConfig;
+    use ashlar_shard::pool::PoolConfig;
+    use ashlar_shard::server::Server;
+    use ashlar_shard::two_phase::Recovery;
+    use ashlar_shard::workers::Workers;
+    use datafusion::common::tree_node::TreeNode;
+
     use super::*;
+    use crate::catalog::Table;
+    use crate::engine::Engine;
+    use crate::select::SelectPlan;
+    use crate::sharded::open;
+    use crate::statement::Kind;
+    use crate::testing;
+
+    /// A fleet of two servers to which nobody may log in, with tables of these columns.
+    fn fleet(dir: &Path, tables: &[(&str, &str)]) -> Arc<Fleet> {
+        let second = Duration::from_secs(1);
+        let limits = Limits { connect: second, silence: second, message_bytes_max: 1 << 20, statements_max: 16 };
+        let config = PoolConfig {
+            connections_max: 8,
+            connections_of_queries: 4,
+            connections_min: 0,
+            waiting_max: 16,
+            wait_max: second,
+            idle_max: None,
+            life_max: None,
+            limits,
+        };
+        let health = HealthConfig { period: 3600 * second, failures_max: 3, lag_max: None };
+        let catalog = ShardCatalog::open(dir).unwrap();
+        let declared = catalog.change(|known| {
+            for name in ["s0", "s1"] {
+                let (name, host, dbname) = (name.to_owned(), "127.0.0.1".to_owned(), "postgres".to_owned());
+                let server = Server { name: name.clone(), host, port: 1, dbname, primary: None };
+                known.servers.insert(name, Arc::new(server));
+            }
+            for (name, columns) in tables {
+                let by = "PARTITION BY HASH (id) USING sharded WITH (servers = 's0,s1', algorithm = 'mod')";
+                known.tables.insert((*name).to_owned(), format!("CREATE TABLE {name} ({columns}) {by}"));
+            }
+            Ok(())
+        });
+        declared.unwrap();
+        Fleet::new(catalog, config, Workers::configured(0).unwrap(), None, health)
+    }
+
+    /// The plan of a query, as it is run.
+    fn physical(engine: &Engine, select: &SelectPlan) -> Arc<dyn ExecutionPlan> {
+        let mut transaction = testing::transaction();
+        let resources = engine.resources(transaction.time, None);
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &engine.catalog().current());
+        engine.block_on(select.physical(engine, &[], &resources, &view)).unwrap().unwrap()
+    }
+
+    /// Where what is asked of each shard lies: a plan that is run again asks what it has asked before.
+    fn asked(plan: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
+        let mut asked = Vec::new();
+        let walked = plan.apply(|node| {
+            asked.extend(node.downcast_ref::<ShardScanExec>().map(|scan| scan.parts().as_ptr() as usize));
+            Ok(TreeNodeRecursion::Continue)
+        });
+        walked.unwrap();
+        asked
+    }
+
+    #[test]
+    fn plans_are_kept_as_long_as_tables_have_the_sizes_that_they_were_made_for() {
+        let dir = std::env::temp_dir().join(format!("ashlar-sizes-test-{}", std::process::id()));
+        let engine = testing::engine_with(&[]);
+        let few = ("few", "id bigint PRIMARY KEY, m bigint, amount bigint");
+        let many = ("many", "id bigint PRIMARY KEY, value bigint");
+        let recovery = Recovery { period: Duration::from_secs(3600), after: Duration::from_secs(3600) };
+        open(&engine, &fleet(&dir, &[few, many]), recovery).unwrap();
+        let catalog = engine.catalog().current();
+        let table = |name: &str| match catalog.table(name) {
+            Some(Table::Sharded(table)) => Arc::clone(table),
+            _ => panic!("{name}"),
+        };
+        let (few, many) = (table("few"), table("many"));
+        let set = |table: &ShardedTable, rows: [u64; 2]| {
+            let sizes = rows.into_iter().enumerate();
+            sizes.for_each(|(shard, rows)| table.sizes.note(2, shard, rows));
+        };
+        for sql in [
+            "SELECT count(*), sum(f.amount + m.value) FROM few f JOIN many m ON m.id = f.m",
+            "SELECT m.value FROM few f LEFT JOIN many m ON m.id = f.m AND m.value > 5",
+            "SELECT f.id FROM few f WHERE f.m IN (SELECT value FROM many)",
+            "SELECT sum(value)::text FROM many WHERE id < 1000",
+        ] {
+            let Kind::Select(select) = testing::plan(&engine, sql).kind else { panic!("{sql}") };
+            set(&few, [100, 100]);
+            set(&many, [10_000, 10_000]);
+            // Nobody answers, and that is known then.
+            let first = physical(&engine, &select);
+            set(&few, [100, 100]);
+            set(&many, [10_000, 10_000]);
+            let made = physical(&engine, &select);
+            assert_eq!(asked(&made), asked(&first), "{sql}");
+            assert!(!asked(&made).is_empty(), "{sql}");
+            set(&many, [10_000, 25_000]);
+            assert_eq!(asked(&physical(&engine, &select)), asked(&made), "{sql}");
+            set(&many, [100_000, 100_000]);
+            let larger = physical(&engine, &select);
+            assert_ne!(asked(&larger), asked(&made), "{sql}");
+            assert_eq!(asked(&physical(&engine, &select)), asked(&larger), "{sql}");
+            many.sizes.forget();
+            assert_ne!(asked(&physical(&engine, &select)), asked(&larger), "{sql}");
+        }
+        drop(std::fs::remove_dir_all(&dir));
+    }
 
     fn some(sizes: &Sizes, shards: &[u16]) -> Option<usize> {
         sizes.rows(shards.iter().map(|shard| ShardId(*shard)))
@@ -199,15 +356,15 @@ mod tests {
     fn rows_are_known_where_all_shards_have_said_theirs() {
         let sizes = Sizes::default();
         assert_eq!(some(&sizes, &[0]), None);
-        assert!(sizes.is_due());
-        assert!(!sizes.is_due());
+        assert!(sizes.take_turn());
+        assert!(!sizes.take_turn());
         sizes.note(2, 1, 5);
         assert_eq!((some(&sizes, &[1]), some(&sizes, &[0, 1]), some(&sizes, &[])), (Some(5), None, Some(0)));
         sizes.note(2, 0, 7);
         assert_eq!(some(&sizes, &[0, 1]), Some(12));
         sizes.forget();
         assert_eq!(some(&sizes, &[1]), None);
-        assert!(sizes.is_due());
+        assert!(sizes.take_turn());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! they had these.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client::{self, HEADER_BYTES};
@@ -42,8 +43,8 @@ impl Backend {
         self.queue_scan_with(text, &[]);
     }
 
-    /// The same with values for `$1`, `$2`, ... in text form, of types that the text says.
-    pub fn queue_scan_with(&mut self, text: &str, values: &[String]) {
+    /// The same with values for `$1`, `$2`, ... in binary form, of types that the text says.
+    pub fn queue_scan_with(&mut self, text: &str, values: &[Arc<[u8]>]) {
         client::parse(&mut self.outbox, "", text, &[]);
         self.queue_scan_of_parsed("", values);
     }
@@ -56,7 +57,7 @@ impl Backend {
     pub async fn begin_kept_scan<T: Copy + Into<ReadType>>(
         &mut self,
         text: &str,
-        values: &[String],
+        values: &[Arc<[u8]>],
         types: &[T],
     ) -> Result<bool> {
         match self.first_of_kept(text, values, types).await {
@@ -71,7 +72,7 @@ impl Backend {
     async fn first_of_kept<T: Copy + Into<ReadType>>(
         &mut self,
         text: &str,
-        values: &[String],
+        values: &[Arc<[u8]>],
         types: &[T],
     ) -> Result<bool> {
         let name = self.statements.queue(&mut self.outbox, text, &[], &self.settings.time_zone);
@@ -88,8 +89,8 @@ impl Backend {
     }
 
     /// All of a statement that is parsed.
-    fn queue_scan_of_parsed(&mut self, name: &str, values: &[String]) {
-        let values = values.iter().map(|value| (ValueFormat::Text, Some(value.as_bytes())));
+    fn queue_scan_of_parsed(&mut self, name: &str, values: &[Arc<[u8]>]) {
+        let values = values.iter().map(|value| (ValueFormat::Binary, Some(&value[..])));
         client::bind(&mut self.outbox, "", name, values, &[ValueFormat::Binary]);
         client::describe(&mut self.outbox, Target::Portal, "");
         client::execute(&mut self.outbox, "", 0);
