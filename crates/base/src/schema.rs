@@ -105,11 +105,16 @@ pub struct IndexDef {
     /// The columns that it is on, in its order; never empty. An expression among them has an id of no column, see
     /// [`Self::expression_id`].
     pub columns: Vec<ColumnId>,
+    /// The columns that it includes beside them. They are in every row that it leads to, so no answer depends on them; it goes
+    /// with any of them.
+    pub included: Vec<ColumnId>,
     /// Whether two rows may not have the same values.
     pub unique: Option<Unique>,
     /// What was said about the order of each of its columns. An index can be read from either end, and by each column
     /// either way: nothing but the catalog depends on it.
     pub orders: Vec<IndexOrder>,
+    /// What was said about how it is stored, as `name=value`: nothing but the catalog depends on it.
+    pub storage: Vec<String>,
     /// Its expressions and its predicate, where it has any.
     pub rows: Option<Arc<dyn IndexRows>>,
 }
@@ -209,7 +214,8 @@ impl IndexDef {
     /// One on columns, with every row, that says nothing about how often a value is there.
     pub fn plain(id: TableId, name: impl Into<String>, kind: IndexKind, columns: Vec<ColumnId>) -> Self {
         let orders = vec![IndexOrder::default(); columns.len()];
-        Self { id, name: name.into(), kind, columns, unique: None, orders, rows: None }
+        let (included, storage) = (Vec::new(), Vec::new());
+        Self { id, name: name.into(), kind, columns, included, unique: None, orders, storage, rows: None }
     }
 
     /// The id that stands for an expression among the columns of an index.
@@ -301,11 +307,11 @@ impl TableSchema {
         self.visible_columns().iter().position(|column| column.name == name)
     }
 
-    /// Whether every column that an index reads is there.
+    /// Whether every column that an index reads or includes is there.
     pub fn has_columns_of(&self, index: &IndexDef) -> bool {
         let inputs = index.rows.as_ref().map_or(&[][..], |rows| rows.inputs());
-        let mut read = index.columns.iter().filter(|id| IndexDef::expression(**id).is_none()).chain(inputs);
-        read.all(|id| self.columns.iter().any(|column| column.id == *id))
+        let read = index.columns.iter().filter(|id| IndexDef::expression(**id).is_none()).chain(inputs);
+        read.chain(&index.included).all(|id| self.columns.iter().any(|column| column.id == *id))
     }
 
     /// The columns that a user sees.

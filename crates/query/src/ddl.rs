@@ -33,6 +33,7 @@ pub(crate) mod named_sequence;
 pub(crate) mod options;
 mod owner;
 mod primary_key;
+mod retype;
 mod sequence;
 mod unique;
 

@@ -44,6 +44,19 @@ impl ParsedStatement {
         }
     }
 
+    /// Whether there may be a password in its text.
+    pub fn may_hold_password(&self) -> bool {
+        matches!(
+            self.node,
+            NodeEnum::CreateForeignServerStmt(_)
+                | NodeEnum::AlterForeignServerStmt(_)
+                | NodeEnum::CreateUserMappingStmt(_)
+                | NodeEnum::AlterUserMappingStmt(_)
+                | NodeEnum::CreateRoleStmt(_)
+                | NodeEnum::AlterRoleStmt(_)
+        )
+    }
+
     /// Whether it ends a transaction block: what a block that has failed accepts.
     pub fn ends_failed_block(&self) -> bool {
         use pg_query::protobuf::TransactionStmtKind;

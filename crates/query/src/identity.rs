@@ -4,6 +4,8 @@
 //! It travels with the catalog version. A plan that depends on it is valid for this session only, so the catalog
 //! version records whether it was read.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +26,8 @@ pub struct Identity {
     pub cursors: Vec<OpenCursor>,
     /// The numbers that it was given.
     pub numbers: Numbers,
+    /// All sessions of the server.
+    pub sessions: OpenSessions,
 }
 
 /// A cursor of the session, as `pg_cursors` tells it.
@@ -36,6 +40,67 @@ pub struct OpenCursor {
     /// Whether it was declared `WITH HOLD`.
     pub is_holdable: bool,
 }
+
+/// A session that is open, as `pg_stat_activity` tells it. Times are microseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSession {
+    /// The number that a cancel request names.
+    pub pid: i32,
+    /// The user of its startup message.
+    pub user: String,
+    /// The database of its startup message.
+    pub database: String,
+    /// What it is called by its client.
+    pub application: String,
+    /// Where its client is, if that is known.
+    pub client: Option<SocketAddr>,
+    /// When it began.
+    pub begun: i64,
+    /// When its transaction began, if it is in one.
+    pub transaction_begun: Option<i64>,
+    /// When its last statement began, if there was one.
+    pub statement_begun: Option<i64>,
+    /// Since when it is in its state.
+    pub changed: i64,
+    /// In PostgreSQL's words what it is doing.
+    pub state: &'static str,
+    /// The beginning of its last statement.
+    pub statement: String,
+}
+
+/// Who knows the open sessions.
+pub trait ListSessions: fmt::Debug + Send + Sync {
+    /// The sessions that are open now.
+    fn open_sessions(&self) -> Vec<OpenSession>;
+}
+
+/// The open sessions, whenever they are asked for. Two are equal where they are one.
+#[derive(Clone, Debug, Default)]
+pub struct OpenSessions(Option<Arc<dyn ListSessions>>);
+
+impl OpenSessions {
+    /// Those that somebody knows.
+    pub fn of(known: Arc<dyn ListSessions>) -> Self {
+        Self(Some(known))
+    }
+
+    /// Those of now.
+    pub(crate) fn list(&self) -> Vec<OpenSession> {
+        self.0.as_ref().map_or_else(Vec::new, |known| known.open_sessions())
+    }
+}
+
+impl PartialEq for OpenSessions {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+}
+
+impl Eq for OpenSessions {}
 
 /// A setting of the session, as `pg_settings` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +133,7 @@ impl Default for Identity {
             settings: Vec::new().into(),
             cursors: Vec::new(),
             numbers: Numbers::default(),
+            sessions: OpenSessions::default(),
         }
     }
 }

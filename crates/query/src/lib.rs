@@ -66,7 +66,7 @@ pub use admission::{AdmissionConfig, AdmissionStatistics};
 pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;
 pub use engine::{Engine, EngineConfig};
-pub use identity::{Identity, OpenCursor, Setting};
+pub use identity::{Identity, ListSessions, OpenCursor, OpenSession, OpenSessions, Setting};
 pub use resources::{Barrier, Interest, StatementResources};
 pub use spill::{SpillConfig, SpillStatistics};
 pub use statement::Statement;

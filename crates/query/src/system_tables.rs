@@ -20,6 +20,7 @@ use futures::future::BoxFuture;
 
 use crate::catalog::CatalogState;
 
+mod activity;
 mod ashlar;
 pub mod bound;
 mod column_sequences;
@@ -61,7 +62,7 @@ struct Picture {
 /// The schemas with their tables.
 const SCHEMAS: &[(&str, &[&[Definition]])] = &[
     ("information_schema", &[information_schema::TABLES]),
-    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES, locks::TABLES, descriptions::TABLES]),
+    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES, locks::TABLES, activity::TABLES, descriptions::TABLES]),
     (OWN_SCHEMA, &[ashlar::TABLES]),
 ];
 

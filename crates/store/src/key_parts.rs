@@ -30,7 +30,7 @@ pub(crate) enum KeyPart {
 }
 
 impl KeyParts {
-    /// The parts of an index; `None` where the shape lacks a column of it.
+    /// The parts of an index; `None` where the shape lacks a column of it, or one that it includes.
     pub(crate) fn of(definition: &IndexDef, shape: &Shape) -> Option<Self> {
         let ordinal = |id: &ColumnId| shape.schema.columns.iter().position(|column| column.id == *id);
         let part = |id: &ColumnId| match IndexDef::expression(*id) {
@@ -38,6 +38,9 @@ impl KeyParts {
             None => ordinal(id).map(KeyPart::Column),
         };
         let shown = definition.columns.iter().map(part).collect::<Option<Box<[KeyPart]>>>()?;
+        if definition.included.iter().any(|id| ordinal(id).is_none()) {
+            return None;
+        }
         let stand_in = |id: &ColumnId| definition.rows.as_ref()?.key_of(*id).map(KeyPart::Computed);
         let pairs = definition.columns.iter().zip(shown.iter());
         let keys = pairs.map(|(id, shown)| stand_in(id).unwrap_or(*shown)).collect();

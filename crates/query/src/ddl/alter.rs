@@ -1,7 +1,8 @@
 //! ALTER TABLE: columns come, go and get other names and defaults; tables and keys get other names.
 //!
-//! No row is rewritten. On its own a statement is done when it returns; in a block it is part of the transaction: the
-//! block sees the table in its new shape, everybody else from the commit on.
+//! No row is rewritten, but for a primary key and for most types: see `primary_key` and `retype`. On its own a statement is
+//! done when it returns; in a block it is part of the transaction: the block sees the table in its new shape, everybody
+//! else from the commit on.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use pg_query::protobuf::{
 
 use super::{
     Done, check, constraint_kind, defaults, definition, dependents, exists, named_sequence, options, primary_key,
-    relation_name, sequence, unique,
+    relation_name, retype, sequence, unique,
 };
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
@@ -196,6 +197,10 @@ pub(super) async fn alter(
             format!("relation \"{name}\" does not exist, skipping"),
         ));
     };
+    if retype::rewrites(&region.schema(), &statement.cmds)? {
+        Box::pin(retype::rewrite(engine, transaction, &region, &statement.cmds, in_block, resources)).await?;
+        return Ok(Done::tag("ALTER TABLE"));
+    }
     let mut alteration = Alteration {
         engine,
         state: &state,
@@ -288,6 +293,7 @@ impl Alteration<'_> {
             AlterTableType::AtAddColumn => self.add_column(command, region, transaction.writes.may_hold_rows(region)),
             AlterTableType::AtDropColumn => self.drop_column(command),
             AlterTableType::AtColumnDefault => self.set_default(command),
+            AlterTableType::AtAlterColumnType => retype::in_place(&mut self.schema, command, region),
             AlterTableType::AtAddIdentity => self.add_identity(command),
             AlterTableType::AtSetIdentity => self.restart(command),
             AlterTableType::AtSetNotNull => self.set_not_null(command),
@@ -540,7 +546,7 @@ fn restart(schema: &TableSchema, ordinal: usize, command: &AlterTableCmd, in_blo
     }
 }
 
-fn no_column(schema: &TableSchema, name: &str) -> Error {
+pub(super) fn no_column(schema: &TableSchema, name: &str) -> Error {
     Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
 }
 

@@ -41,7 +41,10 @@ pub(super) fn of(
 }
 
 /// Finds what would keep every INSERT from computing the default.
-fn check(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, column: &ColumnDef) -> Result<()> {
+///
+/// # Errors
+/// As [`of`], for an expression.
+pub(super) fn check(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, column: &ColumnDef) -> Result<()> {
     let planner = Planner::new(engine, catalog);
     let statement = crate::select::parse(&format!("SELECT ({text})"))?;
     let logical = planner.logical(statement, &[])?;

@@ -4,7 +4,9 @@
 //! block, and ROLLBACK removes it again; an index that is dropped in a block disappears when the block commits. A
 //! unique index is enforced for other transactions from the moment its creation begins.
 
+mod included;
 mod order;
+mod storage;
 
 use std::sync::Arc;
 
@@ -51,7 +53,7 @@ pub(super) async fn create(
     let kind = kind(&statement.access_method)?;
     check_form(statement, kind)?;
     let (definition, names) = define(engine, &state, &region, statement, kind)?;
-    if definition.columns.len() > COLUMNS_MAX {
+    if definition.columns.len() + definition.included.len() > COLUMNS_MAX {
         let message = format!("cannot use more than {COLUMNS_MAX} columns in an index");
         return Err(Error::new(ErrorCode::TooManyColumns, message));
     }
@@ -126,6 +128,13 @@ fn define(
         order::check(element, kind, sql_type)?;
         names.push(name);
     }
+    let mut beside = Vec::new();
+    for ordinal in included::columns(&statement.index_including_params, &seen)? {
+        let column = &seen.columns[ordinal];
+        check_committed(&committed, column.id, &column.name)?;
+        beside.push(column.id);
+        names.push(column.name.clone());
+    }
     let predicate = match &statement.where_clause {
         None => None,
         Some(node) => {
@@ -140,8 +149,10 @@ fn define(
     }
     let unique =
         statement.unique.then_some(Unique { nulls_distinct: !statement.nulls_not_distinct, is_constraint: false });
+    let storage = storage::options(&statement.options, kind)?;
     let id = engine.catalog().next_id();
-    Ok((IndexDef { id, name: String::new(), kind, columns, unique, orders, rows }, names))
+    let plain = IndexDef::plain(id, String::new(), kind, columns);
+    Ok((IndexDef { included: beside, unique, orders, storage, rows, ..plain }, names))
 }
 
 /// 0A000 for a column that others do not see yet.
@@ -245,19 +256,16 @@ fn check_form(statement: &IndexStmt, kind: IndexKind) -> Result<()> {
     if statement.unique && kind == IndexKind::Hash {
         return Err(Error::unsupported("access method \"hash\" does not support unique indexes"));
     }
-    let refused = if !statement.index_including_params.is_empty() {
-        "CREATE INDEX ... INCLUDE"
-    } else if !statement.options.is_empty() {
-        "CREATE INDEX ... WITH"
-    } else if !statement.table_space.is_empty() {
-        "CREATE INDEX ... TABLESPACE"
-    } else {
-        return Ok(());
-    };
-    Err(Error::unsupported(format!("{refused} is not supported")))
+    if !statement.index_including_params.is_empty() && kind == IndexKind::Hash {
+        return Err(Error::unsupported("access method \"hash\" does not support included columns"));
+    }
+    if !statement.table_space.is_empty() {
+        return Err(Error::unsupported("CREATE INDEX ... TABLESPACE is not supported"));
+    }
+    Ok(())
 }
 
-/// The ordinal of a column that an index is on.
+/// The ordinal of a column that an index is on or includes.
 fn column(schema: &TableSchema, name: &str) -> Result<usize> {
     schema.column(name).ok_or_else(|| {
         let message = format!("column \"{name}\" does not exist");

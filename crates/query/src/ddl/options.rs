@@ -72,12 +72,18 @@ pub(super) fn table(options: &[pg_query::Node]) -> Result<TableOptions> {
 }
 
 /// PostgreSQL's hint of how full its pages are to be. There are no pages here, and no answer depends on it.
-fn check_fill(value: &str) -> Result<()> {
-    let invalid = |message: String| Err(Error::new(ErrorCode::InvalidParameterValue, message));
-    match value.parse::<i64>() {
-        Ok(10..=100) => Ok(()),
-        Ok(_) => invalid(format!("value {value} out of bounds for option \"fillfactor\"")),
-        Err(_) => invalid(format!("invalid value for integer option \"fillfactor\": {value}")),
+///
+/// # Errors
+/// 22023 for a value that is none.
+pub(super) fn check_fill(value: &str) -> Result<()> {
+    let invalid = |message: String| Error::new(ErrorCode::InvalidParameterValue, message);
+    // A number with a fraction is rounded.
+    let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    match number.map(f64::round_ties_even) {
+        Some(number) if (10.0..=100.0).contains(&number) => Ok(()),
+        Some(_) => Err(invalid(format!("value {value} out of bounds for option \"fillfactor\""))
+            .with_detail("Valid values are between \"10\" and \"100\".")),
+        None => Err(invalid(format!("invalid value for integer option \"fillfactor\": {value}"))),
     }
 }
 

@@ -112,6 +112,39 @@ pub(super) fn of_options(
     Ok(Sequence { start, increment, min, max, kind })
 }
 
+/// How a column goes on counting that gets another type: the sequence of an identity column gets it too, that of a `serial` column stays as
+/// it is.
+///
+/// # Errors
+/// 22023 for a type that is no integer, and for one that has not the numbers between the sequence's bounds; 0A000 for a `serial` column.
+pub(super) fn of_retyped(counts: Sequence, from: SqlType, to: SqlType) -> Result<Sequence> {
+    let invalid = |message: String| Error::new(ErrorCode::InvalidParameterValue, message);
+    let bounds_of = |sql_type: SqlType| match sql_type {
+        SqlType::Scalar(scalar) => bounds(scalar),
+        SqlType::Array(_) => None,
+    };
+    let is_serial = counts.kind == SequenceKind::Serial;
+    let (Some((from_min, from_max)), Some((to_min, to_max))) = (bounds_of(from), bounds_of(to)) else {
+        return Err(match is_serial {
+            true => Error::unsupported(format!("type {to} of a column that counts is not supported"))
+                .with_hint("Drop its default before."),
+            false => invalid("identity column type must be smallint, integer, or bigint".to_owned()),
+        });
+    };
+    if is_serial {
+        return Ok(counts);
+    }
+    // A bound that was the type's is that of the new one.
+    let max = if counts.max == from_max { to_max } else { counts.max };
+    let min = if counts.min == from_min { to_min } else { counts.min };
+    for (name, value) in [("MAXVALUE", max), ("MINVALUE", min)] {
+        if !(to_min..=to_max).contains(&value) {
+            return Err(invalid(format!("{name} ({value}) is out of range for sequence data type {to}")));
+        }
+    }
+    Ok(Sequence { min, max, ..counts })
+}
+
 /// The number of `RESTART [WITH n]`, as the options of ALTER COLUMN say it; `None` where they say anything else.
 ///
 /// # Errors

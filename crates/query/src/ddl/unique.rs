@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{
-    Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, ScalarType, SqlType, TableSchema, Unique,
-};
+use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, Result, ScalarType, SqlType, TableSchema, Unique};
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
@@ -115,13 +113,12 @@ fn definition(engine: &Engine, schema: &TableSchema, stated: &Stated, name: Stri
         }
     }
     let unique = Some(Unique { nulls_distinct: stated.nulls_distinct, is_constraint: true });
-    let orders = vec![IndexOrder::default(); columns.len()];
     let is_document = |ordinal: usize| schema.columns[ordinal].sql_type == SqlType::Scalar(ScalarType::Jsonb);
     let documents = columns.iter().filter(|(ordinal, _)| is_document(*ordinal)).map(|(_, id)| *id).collect();
     let rows = IndexExpressions::plan(engine, schema, Vec::new(), documents, None)?;
     let columns = columns.into_iter().map(|(_, id)| id).collect();
     let id = engine.catalog().next_id();
-    Ok(IndexDef { id, name, kind: IndexKind::Btree, columns, unique, orders, rows })
+    Ok(IndexDef { unique, rows, ..IndexDef::plain(id, name, IndexKind::Btree, columns) })
 }
 
 /// ALTER TABLE ... ADD UNIQUE

@@ -368,7 +368,7 @@ impl BoundFunction {
             match usize::try_from(column) {
                 Ok(0) => Some(index_text(relation, index, is_pretty)),
                 Ok(column) => {
-                    let key = index.keys.get(column - 1);
+                    let key = index.columns().nth(column - 1);
                     Some(key.map_or_else(String::new, |key| key.text[usize::from(is_pretty)].clone()))
                 }
                 Err(_) => Some(String::new()),
@@ -523,14 +523,31 @@ pub(super) fn index_text(relation: &Relation, index: &relations::Index, is_prett
         },
         keys.join(", ")
     );
+    if !index.included.is_empty() {
+        let included: Vec<&str> = index.included.iter().map(|column| column.text[0].as_str()).collect();
+        text.push_str(&format!(" INCLUDE ({})", included.join(", ")));
+    }
     if index.unique.is_some_and(|unique| !unique.nulls_distinct) {
         text.push_str(" NULLS NOT DISTINCT");
+    }
+    if !index.options.is_empty() {
+        let options: Vec<String> = index.options.iter().map(|option| option_text(option)).collect();
+        text.push_str(&format!(" WITH ({})", options.join(", ")));
     }
     if let Some(predicate) = &index.predicate {
         text.push_str(" WHERE ");
         text.push_str(&predicate[usize::from(is_pretty)]);
     }
     text
+}
+
+/// An option, `name=value`, as a definition has it: a value that is no plain word stands in quotes.
+fn option_text(option: &str) -> String {
+    match option.split_once('=') {
+        Some((name, value)) if quote_ident(value) == value => format!("{}={value}", quote_ident(name)),
+        Some((name, value)) => format!("{}='{}'", quote_ident(name), value.replace('\'', "''")),
+        None => quote_ident(option),
+    }
 }
 
 fn constraint_text(relation: &Relation, constraint: &relations::Constraint, is_pretty: bool) -> String {

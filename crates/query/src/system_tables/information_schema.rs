@@ -68,7 +68,48 @@ pub(super) const TABLES: &[Definition] = &[
             ordinal_position integer, position_in_unique_constraint integer",
         fill: Some(key_column_usage),
     },
+    Definition {
+        name: "constraint_column_usage",
+        columns: "table_catalog text = @database, table_schema text = public, table_name text, column_name text, \
+            constraint_catalog text = @database, constraint_schema text = public, constraint_name text",
+        fill: Some(constraint_column_usage),
+    },
+    Definition {
+        name: "constraint_table_usage",
+        columns: "table_catalog text = @database, table_schema text = public, table_name text, \
+            constraint_catalog text = @database, constraint_schema text = public, constraint_name text",
+        fill: Some(constraint_table_usage),
+    },
+    Definition { name: "information_schema_catalog_name", columns: "catalog_name text", fill: Some(catalog_name) },
+    // There are no foreign keys, views and triggers.
+    Definition {
+        name: "referential_constraints",
+        columns: "constraint_catalog text, constraint_schema text, constraint_name text, \
+            unique_constraint_catalog text, unique_constraint_schema text, unique_constraint_name text, \
+            match_option text, update_rule text, delete_rule text",
+        fill: None,
+    },
+    Definition {
+        name: "views",
+        columns: "table_catalog text, table_schema text, table_name text, view_definition text, check_option text, \
+            is_updatable text, is_insertable_into text, is_trigger_updatable text, is_trigger_deletable text, \
+            is_trigger_insertable_into text",
+        fill: None,
+    },
+    Definition {
+        name: "triggers",
+        columns: "trigger_catalog text, trigger_schema text, trigger_name text, event_manipulation text, \
+            event_object_catalog text, event_object_schema text, event_object_table text, action_order integer, \
+            action_condition text, action_statement text, action_orientation text, action_timing text, \
+            action_reference_old_table text, action_reference_new_table text, action_reference_old_row text, \
+            action_reference_new_row text, created timestamp with time zone",
+        fill: None,
+    },
 ];
+
+fn catalog_name(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("catalog_name", string(&picture.catalog.identity().database))])
+}
 
 fn schemata(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for (_, name) in NAMESPACES {
@@ -144,6 +185,13 @@ fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                         ConstraintKind::Check | ConstraintKind::NotNull => "CHECK",
                     }),
                 ),
+                (
+                    "nulls_distinct",
+                    match constraint.kind {
+                        ConstraintKind::Unique { nulls_distinct } => yes_or_no(nulls_distinct),
+                        ConstraintKind::Primary | ConstraintKind::Check | ConstraintKind::NotNull => Value::Null,
+                    },
+                ),
             ])?;
         }
     }
@@ -182,6 +230,33 @@ fn key_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                     ("ordinal_position", int4(position + 1)),
                 ])?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// As in PostgreSQL, what must not be NULL is none of the constraints here.
+fn constraint_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        let constraints = relation.constraints();
+        for constraint in constraints.iter().filter(|one| one.kind != ConstraintKind::NotNull) {
+            for ordinal in &constraint.columns {
+                rows.push([
+                    ("table_name", string(&relation.name)),
+                    ("column_name", string(&relation.columns[*ordinal].name)),
+                    ("constraint_name", string(&constraint.name)),
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn constraint_table_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        let constraints = relation.constraints();
+        for constraint in constraints.iter().filter(|one| has_key(one.kind)) {
+            rows.push([("table_name", string(&relation.name)), ("constraint_name", string(&constraint.name))])?;
         }
     }
     Ok(())

@@ -218,9 +218,10 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("reltuples", tuples(relation)),
             ("relhasindex", Value::Bool(false)),
             ("relkind", string("i")),
-            ("relnatts", int2(index.keys.len())),
+            ("relnatts", int2(index.columns().count())),
             ("relchecks", int2(0)),
             ("relreplident", string("n")),
+            ("reloptions", text_array(&index.options)),
         ])?;
     }
     Ok(())
@@ -262,7 +263,7 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         }
     }
     for (_, index) in indexes(&picture.relations) {
-        for (position, key) in index.keys.iter().enumerate() {
+        for (position, key) in index.columns().enumerate() {
             // A hash index holds hashes.
             let sql_type = match index.kind {
                 IndexKind::Btree => key.sql_type,
@@ -334,13 +335,13 @@ fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         rows.push([
             ("indexrelid", Value::Int8(index.oid)),
             ("indrelid", Value::Int8(relation.oid)),
-            ("indnatts", int2(index.keys.len())),
+            ("indnatts", int2(index.columns().count())),
             ("indnkeyatts", int2(index.keys.len())),
             ("indisunique", Value::Bool(index.unique.is_some())),
             ("indnullsnotdistinct", Value::Bool(index.unique.is_some_and(|unique| !unique.nulls_distinct))),
             ("indisprimary", Value::Bool(index.is_primary)),
             ("indisvalid", Value::Bool(index.is_valid)),
-            ("indkey", int2_array(index.keys.iter().map(|key| key.column.map_or(0, |ordinal| ordinal + 1)))),
+            ("indkey", int2_array(index.columns().map(|key| key.column.map_or(0, |ordinal| ordinal + 1)))),
             ("indcollation", Value::Array(index.keys.iter().map(collation).collect())),
             ("indoption", int2_array(index.keys.iter().map(option))),
             ("indexprs", maybe((!expressions.is_empty()).then(|| expressions.join(", ")))),

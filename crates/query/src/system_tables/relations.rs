@@ -83,6 +83,8 @@ pub(super) struct Index {
     pub(super) name: String,
     /// What it is on, in its order.
     pub(super) keys: Vec<IndexKey>,
+    /// The columns that it includes beside them.
+    pub(super) included: Vec<IndexKey>,
     /// How it finds rows. That of a primary key finds them by hash, but of PostgreSQL's methods only this one can be
     /// unique: another definition would be none that PostgreSQL takes.
     pub(super) kind: IndexKind,
@@ -94,6 +96,8 @@ pub(super) struct Index {
     pub(super) predicate: Option<[String; 2]>,
     /// It was made in every partition.
     pub(super) is_valid: bool,
+    /// What it says in WITH, as `name=value`.
+    pub(super) options: Vec<String>,
 }
 
 /// What an index is on.
@@ -122,12 +126,13 @@ impl IndexKey {
 impl Index {
     fn new(region: &Region, schema: &TableSchema, index: &IndexDef) -> Self {
         let computes = IndexExpressions::of(index);
+        let column = |id: &ColumnId, order: IndexOrder| {
+            let ordinal = schema.columns.iter().position(|column| column.id == *id)?;
+            Some(IndexKey::of_column(schema, ordinal, order))
+        };
         let key = |(position, id): (usize, &ColumnId)| {
             let order = index.orders.get(position).copied().unwrap_or_default();
-            let Some(expression) = IndexDef::expression(*id) else {
-                let ordinal = schema.columns.iter().position(|column| column.id == *id)?;
-                return Some(IndexKey::of_column(schema, ordinal, order));
-            };
+            let Some(expression) = IndexDef::expression(*id) else { return column(id, order) };
             let (computes, sql_type) = (computes?, *index.rows.as_ref()?.types().get(expression)?);
             let text = [false, true].map(|is_pretty| computes.expression_text(expression, schema, is_pretty));
             Some(IndexKey { column: None, text, name: computes.name(expression).to_owned(), sql_type, order })
@@ -139,12 +144,19 @@ impl Index {
             oid: i64::from(index.id.0),
             name: index.name.clone(),
             keys: index.columns.iter().enumerate().filter_map(key).collect(),
+            included: index.included.iter().filter_map(|id| column(id, IndexOrder::default())).collect(),
             kind: index.kind,
             is_primary: false,
             unique: index.unique,
             predicate: computes.and_then(predicate),
             is_valid: region.is_complete(index),
+            options: index.storage.clone(),
         }
+    }
+
+    /// Its own columns: its keys, then those that it includes.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &IndexKey> {
+        self.keys.iter().chain(&self.included)
     }
 
     /// Whether it is that of a UNIQUE constraint.
@@ -212,11 +224,13 @@ fn primary_index(oid: i64, schema: &TableSchema) -> Index {
         oid: oid | INDEX_BIT,
         name: schema.key_name.clone(),
         keys: schema.key.iter().map(key).collect(),
+        included: Vec::new(),
         kind: IndexKind::Btree,
         is_primary: true,
         unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
         predicate: None,
         is_valid: true,
+        options: Vec::new(),
     }
 }
 

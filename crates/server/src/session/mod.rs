@@ -2,6 +2,7 @@
 //!
 //! A door knows this module and nothing behind it. Sessions know neither sockets nor protocols.
 
+pub mod activity;
 pub mod advisory;
 pub mod channels;
 pub mod keys;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use ashlar_base::config::Config;
 use ashlar_query::Engine;
 
+pub use activity::Activity;
 pub use ashlar_store::Reservation;
 pub use registry::{CancelToken, SessionRegistry};
 pub use sql::{Column, Executed, Notice, RowSink, SimpleStatement, SqlSession};
@@ -23,7 +25,7 @@ pub struct Shared {
     pub engine: Arc<Engine>,
     /// What is configured.
     pub config: Arc<Config>,
-    /// The open SQL sessions, for cancel requests.
+    /// The open SQL sessions, for cancel requests and for those who ask what is done.
     pub sessions: SessionRegistry,
     /// Who listens to what.
     pub channels: channels::Channels,

@@ -1,4 +1,5 @@
-//! The SQL sessions that are open, as a cancel request finds them, and the token through which it reaches them.
+//! The SQL sessions that are open, as a cancel request and `pg_stat_activity` find them, and the token through which the request reaches
+//! them.
 //!
 //! The PostgreSQL door registers each session and looks up cancel requests; the session and whatever runs for it
 //! watch the token. Nothing here waits for a statement to notice.
@@ -6,14 +7,18 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 
-use ashlar_base::{Error, ErrorCode};
+use ashlar_base::{Error, ErrorCode, clock};
+use ashlar_query::{ListSessions, OpenSession, OpenSessions};
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use super::activity::Activity;
 
 /// Tells a running statement to stop. Clones are the same token.
 #[derive(Clone, Debug, Default)]
@@ -108,27 +113,54 @@ impl CancelToken {
 
 /// The open sessions by the number that their client knows. Bounded by `server.connections_max`, which the door holds.
 #[derive(Debug, Default)]
-pub struct SessionRegistry(Arc<Mutex<Sessions>>);
+pub struct SessionRegistry(Arc<All>);
+
+#[derive(Debug, Default)]
+struct All(Mutex<Sessions>);
 
 #[derive(Debug, Default)]
 struct Sessions {
-    open: HashMap<i32, (Box<[u8]>, CancelToken)>,
+    open: HashMap<i32, Open>,
     last_pid: i32,
+}
+
+/// An open session.
+#[derive(Debug)]
+struct Open {
+    secret: Box<[u8]>,
+    token: CancelToken,
+    who: Who,
+    /// Microseconds since 1970.
+    begun: i64,
+}
+
+/// What others are told of a session.
+#[derive(Debug, Default)]
+pub struct Who {
+    /// The user of its startup message.
+    pub user: String,
+    /// The database of its startup message.
+    pub database: String,
+    /// Where its client is, if that is known.
+    pub client: Option<SocketAddr>,
+    /// What it is doing.
+    pub activity: Arc<Activity>,
 }
 
 /// A session's place in the registry, given up when dropped.
 #[derive(Debug)]
 pub struct Registration {
-    sessions: Arc<Mutex<Sessions>>,
+    sessions: Arc<All>,
     pid: i32,
     secret: Box<[u8]>,
 }
 
 impl SessionRegistry {
     /// Enters a session, with a fresh secret of `secret_bytes` bytes that a cancel request must show.
-    pub fn register(&self, token: CancelToken, secret_bytes: usize) -> Registration {
+    pub fn register(&self, token: CancelToken, secret_bytes: usize, who: Who) -> Registration {
         let secret = random_bytes(secret_bytes);
-        let mut sessions = self.0.lock();
+        let begun = clock::wall_micros();
+        let mut sessions = self.0.0.lock();
         // Numbers come back only after two billion connections, and even then not while they are in use.
         let pid = loop {
             sessions.last_pid = sessions.last_pid.checked_add(1).unwrap_or(1);
@@ -136,16 +168,16 @@ impl SessionRegistry {
                 break sessions.last_pid;
             }
         };
-        sessions.open.insert(pid, (secret.clone(), token));
+        sessions.open.insert(pid, Open { secret: secret.clone(), token, who, begun });
         Registration { sessions: Arc::clone(&self.0), pid, secret }
     }
 
     /// Cancels what the session is doing, if the secret is its own; says whether it was.
     pub fn cancel(&self, pid: i32, secret: &[u8]) -> bool {
-        let sessions = self.0.lock();
+        let sessions = self.0.0.lock();
         match sessions.open.get(&pid) {
-            Some((own, token)) if same(own, secret) => {
-                token.cancel();
+            Some(open) if same(&open.secret, secret) => {
+                open.token.cancel();
                 true
             }
             _ => false,
@@ -154,7 +186,40 @@ impl SessionRegistry {
 
     /// How many sessions are open.
     pub fn count(&self) -> usize {
-        self.0.lock().open.len()
+        self.0.0.lock().open.len()
+    }
+
+    /// The open sessions, for those who ask what is done.
+    pub fn listed(&self) -> OpenSessions {
+        OpenSessions::of(Arc::<All>::clone(&self.0))
+    }
+}
+
+impl ListSessions for All {
+    fn open_sessions(&self) -> Vec<OpenSession> {
+        let mut all: Vec<OpenSession> = self.0.lock().open.iter().map(|(pid, open)| open.told(*pid)).collect();
+        all.sort_unstable_by_key(|session| session.pid);
+        all
+    }
+}
+
+impl Open {
+    fn told(&self, pid: i32) -> OpenSession {
+        let Who { user, database, client, activity } = &self.who;
+        let doing = activity.now();
+        OpenSession {
+            pid,
+            user: user.clone(),
+            database: database.clone(),
+            client: *client,
+            begun: self.begun,
+            transaction_begun: doing.transaction_begun,
+            statement_begun: doing.statement_begun,
+            changed: doing.changed,
+            state: doing.state(),
+            application: doing.application,
+            statement: doing.statement,
+        }
     }
 }
 
@@ -172,7 +237,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.sessions.lock().open.remove(&self.pid);
+        self.sessions.0.lock().open.remove(&self.pid);
     }
 }
 
@@ -222,8 +287,8 @@ mod tests {
     fn only_the_right_secret_cancels_and_only_while_the_session_is_open() {
         let registry = SessionRegistry::default();
         let (first, second) = (CancelToken::new(), CancelToken::new());
-        let one = registry.register(first.clone(), 4);
-        let other = registry.register(second.clone(), 32);
+        let one = registry.register(first.clone(), 4, Who::default());
+        let other = registry.register(second.clone(), 32, Who::default());
         assert_ne!(one.pid(), other.pid());
         assert_eq!((one.secret().len(), other.secret().len()), (4, 32));
 
@@ -237,6 +302,31 @@ mod tests {
         drop(one);
         assert!(!registry.cancel(pid, &secret));
         assert_eq!(registry.count(), 1);
+    }
+
+    #[test]
+    fn open_sessions_are_told_with_what_they_do() {
+        let registry = SessionRegistry::default();
+        let who = |user: &str| Who { user: user.to_owned(), ..Who::default() };
+        let one = registry.register(CancelToken::new(), 4, who("one"));
+        let other = who("other");
+        let activity = Arc::clone(&other.activity);
+        let other = registry.register(CancelToken::new(), 4, other);
+        activity.call("tool");
+        activity.begin("SELECT 1");
+
+        let told = registry.0.open_sessions();
+        assert_eq!(told.iter().map(|session| session.pid).collect::<Vec<_>>(), [one.pid(), other.pid()]);
+        let OpenSession { user, application, state, statement, .. } = &told[1];
+        assert_eq!(
+            (user.as_str(), application.as_str(), *state, statement.as_str()),
+            ("other", "tool", "active", "SELECT 1")
+        );
+        assert_eq!(registry.listed(), registry.listed());
+        assert_ne!(registry.listed(), SessionRegistry::default().listed());
+
+        drop(one);
+        assert_eq!(registry.0.open_sessions().len(), 1);
     }
 
     #[test]

@@ -391,10 +391,12 @@ impl Connection {
     fn ready(&mut self, session: &mut SqlSession) {
         self.notices(session);
         for (name, value) in session.take_parameter_changes() {
+            session.note_parameter(name, &value);
             backend::parameter_status(self.outbox.buffer(), name, &value);
         }
         self.is_ready = true;
         self.pass_notifications(session);
+        session.note_waiting();
         backend::ready_for_query(self.outbox.buffer(), session.status());
     }
 

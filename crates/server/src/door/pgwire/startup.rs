@@ -104,11 +104,13 @@ impl Connection {
         let out = self.outbox.buffer();
         backend::authentication_ok(out);
         for (name, value) in session.parameters() {
+            session.note_parameter(name, &value);
             backend::parameter_status(out, name, &value);
         }
         let secret_bytes = if minor >= MINOR { SECRET_BYTES } else { SECRET_BYTES_OLD };
         self.cancel = session.cancel_token();
-        let registration = self.context.shared.sessions.register(self.cancel.clone(), secret_bytes);
+        let who = session.who(self.stream.peer_addr().ok());
+        let registration = self.context.shared.sessions.register(self.cancel.clone(), secret_bytes, who);
         backend::backend_key_data(out, registration.pid(), registration.secret());
         session.set_pid(registration.pid());
         self.registration = Some(registration);

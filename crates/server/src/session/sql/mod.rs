@@ -10,6 +10,7 @@ mod commands;
 mod copy;
 mod cursor;
 mod ddl;
+mod doing;
 mod explain;
 mod limit;
 mod locks;
@@ -49,7 +50,7 @@ pub use self::plans::SimpleStatement;
 use self::portal::{Portal, Portals, Progress, Source};
 use self::settings::Settings;
 use super::advisory::Holder;
-use super::{CancelToken, Shared};
+use super::{Activity, CancelToken, Shared};
 
 /// Prepared statements and portals that one session may hold.
 const NAMED_MAX: usize = 10_000;
@@ -174,6 +175,8 @@ pub struct SqlSession {
     /// The route of the statement, if it is about sharded tables.
     route: Option<ashlar_shard::routes::RouteKind>,
     notices: Vec<Notice>,
+    /// What others are told that it does.
+    activity: Arc<Activity>,
     cancel: CancelToken,
     /// When the statement that has arrived must have ended.
     deadline: Option<Instant>,
@@ -220,7 +223,7 @@ impl SqlSession {
         let (user, database) = (user.to_owned(), database.to_owned());
         let role = Arc::from(user.as_str());
         let advisory = Holder::new(0);
-        let identity = Identity { user, database, ..Identity::default() };
+        let identity = Identity { user, database, sessions: shared.sessions.listed(), ..Identity::default() };
         Ok(Self {
             shared,
             identity,
@@ -238,6 +241,7 @@ impl SqlSession {
             route: None,
             remote_copy: None,
             notices: Vec::new(),
+            activity: Arc::default(),
             cancel: CancelToken::new(),
             deadline: None,
             remotes: Vec::new(),
@@ -585,6 +589,7 @@ impl SqlSession {
             self.portals.insert(name, portal);
             return Err(cannot_run(name));
         }
+        self.note_portal(&portal);
         let (limit, watch) = (self.arrive(), self.watch());
         let executed = {
             // Pinned where it is: who waits for it would copy it.

@@ -71,6 +71,7 @@ impl SqlSession {
             && let Some(found) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
             (self.alone, self.in_string) = (true, false);
+            self.note_string(sql, &[]);
             let Found { statement, values, sent } = found;
             let planned = Planned { statement, values, sent: sent.map(Arc::new) };
             return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned)))]);
@@ -78,6 +79,7 @@ impl SqlSession {
         self.check_cancel()?;
         let limit = self.arrive();
         let parsed = in_time(limit, self.parse(sql)).await?;
+        self.note_string(sql, &parsed);
         (self.alone, self.in_string) = (parsed.len() == 1, parsed.len() > 1);
         let whole = self.alone.then(|| sql.to_owned());
         let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Arc::new(parsed), whole.clone()));

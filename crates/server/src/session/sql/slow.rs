@@ -8,6 +8,7 @@ use ashlar_query::ddl::Ddl;
 use ashlar_query::statement::Kind;
 
 use super::SqlSession;
+use super::doing::NOT_TOLD;
 
 /// Bytes of a statement's text in the log.
 const TEXT_BYTES_MAX: usize = 2048;
@@ -34,7 +35,7 @@ impl SqlSession {
         }
         let text = match &statement.kind {
             // There may be a password in it.
-            Kind::Ddl(Ddl::Server(_)) => "a statement about servers",
+            Kind::Ddl(Ddl::Server(_)) => NOT_TOLD,
             _ => {
                 let text = own.unwrap_or(&statement.text);
                 &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]

@@ -119,6 +119,10 @@ impl SqlSession {
             self.portals.insert("", portal);
             return false;
         };
+        // Those behind it begin when it is answered, and are not noted.
+        if !self.is_ahead() {
+            self.note_portal(&portal);
+        }
         self.spare = portal.raw.take().map(RawParameters::emptied);
         self.ahead.place = place;
         self.ahead.told.extend_from_slice(told);

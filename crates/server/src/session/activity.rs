@@ -1,0 +1,111 @@
+//! What SQL sessions are doing, as `pg_stat_activity` tells it.
+//!
+//! A session notes each statement that begins, and its door that the client may speak again: both on the connection's own thread. Who asks
+//! gets a copy, by way of the registry.
+
+use ashlar_base::clock;
+use ashlar_protocol::pg::TransactionStatus;
+use parking_lot::Mutex;
+
+/// Bytes of a statement that are told, as in PostgreSQL where nobody says otherwise.
+const STATEMENT_BYTES_MAX: usize = 1023;
+
+/// What one session is doing.
+#[derive(Debug, Default)]
+pub struct Activity(Mutex<Doing>);
+
+/// The same, at one moment. Times are microseconds since 1970.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doing {
+    /// What it is called by its client.
+    pub(super) application: String,
+    /// The beginning of its last statement.
+    pub(super) statement: String,
+    /// What its client knows of it that may speak; `None` while a statement runs.
+    pub(super) waits: Option<TransactionStatus>,
+    /// When its transaction began.
+    pub(super) transaction_begun: Option<i64>,
+    /// When its last statement began.
+    pub(super) statement_begun: Option<i64>,
+    /// Since when it is in its state.
+    pub(super) changed: i64,
+}
+
+impl Activity {
+    /// A statement begins.
+    pub(super) fn begin(&self, statement: &str) {
+        let now = clock::wall_micros();
+        let mut doing = self.0.lock();
+        doing.transaction_begun = doing.transaction_begun.or(Some(now));
+        (doing.statement_begun, doing.changed, doing.waits) = (Some(now), now, None);
+        // Kept for its memory: of most statements nothing is allocated.
+        doing.statement.clear();
+        doing.statement.push_str(&statement[..statement.floor_char_boundary(STATEMENT_BYTES_MAX)]);
+    }
+
+    /// The client may speak, and knows this of the session.
+    pub(super) fn wait(&self, status: TransactionStatus) {
+        let now = clock::wall_micros();
+        let mut doing = self.0.lock();
+        (doing.waits, doing.changed) = (Some(status), now);
+        if status == TransactionStatus::Idle {
+            doing.transaction_begun = None;
+        }
+    }
+
+    /// The client gives the session a name.
+    pub(super) fn call(&self, application: &str) {
+        application.clone_into(&mut self.0.lock().application);
+    }
+
+    /// What it is doing now.
+    pub(super) fn now(&self) -> Doing {
+        self.0.lock().clone()
+    }
+}
+
+impl Doing {
+    /// The same in PostgreSQL's words.
+    pub(super) fn state(&self) -> &'static str {
+        match self.waits {
+            None => "active",
+            Some(TransactionStatus::Idle) => "idle",
+            Some(TransactionStatus::InBlock) => "idle in transaction",
+            Some(TransactionStatus::Failed) => "idle in transaction (aborted)",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_begins_with_its_first_statement_and_ends_when_the_client_is_told() {
+        let activity = Activity::default();
+        activity.begin("BEGIN");
+        let first = activity.now();
+        assert_eq!((first.state(), first.statement.as_str()), ("active", "BEGIN"));
+        assert_eq!(first.transaction_begun, first.statement_begun);
+        activity.wait(TransactionStatus::InBlock);
+        assert_eq!(activity.now().state(), "idle in transaction");
+        activity.begin("SELECT 1");
+        assert_eq!(activity.now().transaction_begun, first.transaction_begun);
+        activity.wait(TransactionStatus::Failed);
+        assert_eq!(activity.now().state(), "idle in transaction (aborted)");
+        activity.begin("ROLLBACK");
+        activity.wait(TransactionStatus::Idle);
+        let last = activity.now();
+        assert_eq!((last.state(), last.statement.as_str(), last.transaction_begun), ("idle", "ROLLBACK", None));
+        assert!(last.statement_begun >= first.statement_begun);
+    }
+
+    #[test]
+    fn of_a_long_statement_the_beginning_is_told() {
+        let activity = Activity::default();
+        activity.begin(&"\u{e4}".repeat(STATEMENT_BYTES_MAX));
+        assert_eq!(activity.now().statement.len(), STATEMENT_BYTES_MAX - 1);
+        activity.begin("short");
+        assert_eq!(activity.now().statement, "short");
+    }
+}
