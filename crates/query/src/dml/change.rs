@@ -266,7 +266,7 @@ impl UpdatePlan {
 }
 
 /// Whether an assignment is to the system column.
-fn names_expiry(target: &AssignmentTarget, schema: &TableSchema) -> bool {
+pub(super) fn names_expiry(target: &AssignmentTarget, schema: &TableSchema) -> bool {
     let AssignmentTarget::ColumnName(name) = target else { return false };
     schema.column(expiry::NAME).is_none() && matches!(&name.0[..], [part] if part.as_ident().is_some_and(expiry::is_it))
 }
