@@ -153,6 +153,15 @@ pub struct InsertPlan {
     pub zone: Zone,
 }
 
+/// What UPDATE says about when its rows end.
+#[derive(Clone, Copy, Debug)]
+pub enum SetExpiry {
+    /// DEFAULT: as the table says, counted from then on.
+    OfTable,
+    /// The output of its query with the deadline of each row.
+    Output(usize),
+}
+
 /// A planned UPDATE. Its query returns all columns of each target row, followed by the new values.
 pub struct UpdatePlan {
     /// The table.
@@ -163,8 +172,8 @@ pub struct UpdatePlan {
     pub select: SelectPlan,
     /// Ordinals of the columns to which the new values are assigned.
     pub assigned: Vec<usize>,
-    /// The output with the deadline of each row, if the statement sets one.
-    pub expiry: Option<usize>,
+    /// When its rows end, if the statement says that.
+    pub expiry: Option<SetExpiry>,
     /// RETURNING
     pub returning: Option<Returning>,
     /// Whether other tables are joined to the target, so that a row may be found several times.

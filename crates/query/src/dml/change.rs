@@ -17,7 +17,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::returning::{Requested, with_new_values};
 use super::{
-    DeletePlan, Returning, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed,
+    DeletePlan, Returning, SetExpiry, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as,
+    typed,
 };
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -102,8 +103,8 @@ pub(super) struct Finding {
     pub(super) row: Vec<usize>,
     /// Ordinals of the columns that the new values are for.
     pub(super) assigned: Vec<usize>,
-    /// The output that says when rows end, where the statement sets that.
-    expiry: Option<usize>,
+    /// When rows end, where the statement says that.
+    expiry: Option<SetExpiry>,
     /// RETURNING
     pub(super) returning: Option<Returning>,
     /// Other tables stand beside the target.
@@ -132,8 +133,8 @@ impl Finding {
         let mut ends = None;
         for Assignment { target: column, value } in split_assignments(update.assignments)? {
             if target.has_expiry && names_expiry(&column, schema) {
-                let value = if is_default(&value) { Expr::value(AstValue::Null) } else { value };
-                if ends.replace(typed(value, SqlType::Scalar(ScalarType::Timestamptz))).is_some() {
+                let value = (!is_default(&value)).then(|| typed(value, SqlType::Scalar(ScalarType::Timestamptz)));
+                if ends.replace(value).is_some() {
                     let message = format!("multiple assignments to same column \"{}\"", expiry::NAME);
                     return Err(Error::new(ErrorCode::SyntaxError, message));
                 }
@@ -173,9 +174,12 @@ impl Finding {
             ends.is_some() && !requested.items().is_empty(),
             "RETURNING of more than columns beside SET _expires_at",
         )?;
-        let expiry = ends.map(|expr| {
-            items.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("e{NAME_END}")) });
-            items.len() - 1
+        let expiry = ends.map(|value| match value {
+            None => SetExpiry::OfTable,
+            Some(expr) => {
+                items.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("e{NAME_END}")) });
+                SetExpiry::Output(items.len() - 1)
+            }
         });
         let query = select_of(with, items, from, update.selection)?;
         let planner = target.planner(engine, catalog);
@@ -191,7 +195,7 @@ impl Finding {
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal], engine.zone()).map(drop)?;
         }
-        if let Some(place) = expiry {
+        if let Some(SetExpiry::Output(place)) = expiry {
             let field = select.schema().field(place).clone();
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &expires_at_column(), engine.zone()).map(drop)?;
