@@ -13,7 +13,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::ddl::relation_name;
 use crate::dml::default_plans;
 use crate::engine::Engine;
-use crate::select::{Planner, SelectPlan};
+use crate::select::{Planner, SelectPlan, expiry};
 use crate::sharded::CopyInto;
 use crate::sql_types;
 
@@ -94,6 +94,11 @@ impl CopyPlan {
             }
             let region = Arc::clone(catalog.grid(&name)?);
             let schema = region.schema();
+            let names_expiry = |name: &str| name == expiry::NAME && schema.column(name).is_none();
+            if statement.attlist.iter().filter_map(sql_types::string_of).any(names_expiry) {
+                return Err(Error::unsupported(format!("COPY of {} is not supported", expiry::NAME))
+                    .with_hint("COPY into another table, and INSERT ... SELECT from that."));
+            }
             let targets = targets_of(&schema, statement)?;
             let defaults = default_plans(engine, catalog, &schema, |ordinal| !targets.contains(&ordinal))?;
             if let Some((ordinal, _)) = defaults.iter().find(|(_, plan)| plan.is_volatile()) {

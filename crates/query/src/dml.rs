@@ -77,12 +77,24 @@ pub enum Conflict {
     Update {
         /// By column: an expression over the existing row, followed by the excluded one, and its type.
         assignments: Vec<(usize, Arc<dyn PhysicalExpr>, SqlType)>,
+        /// When the row ends from then on; `None`: as before.
+        end: Option<End>,
         /// WHERE
         filter: Option<Arc<dyn PhysicalExpr>>,
         /// The parameters that the expressions read, by number from 0, with their types. Their values are columns behind those of the two
         /// rows.
         parameters: Vec<(usize, SqlType)>,
     },
+}
+
+/// What DO UPDATE says about when its row ends.
+pub enum End {
+    /// As the table says, counted from then on.
+    OfTable,
+    /// As the proposed row would have.
+    OfExcluded,
+    /// At a time, or never where it is NULL: an expression like those of the assignments, and its type.
+    At(Arc<dyn PhysicalExpr>, SqlType),
 }
 
 /// The keys that ON CONFLICT checks for an existing row.
@@ -122,6 +134,9 @@ pub struct InsertPlan {
     pub schema: Arc<TableSchema>,
     /// Ordinals of the target columns.
     pub targets: Vec<usize>,
+    /// The output of a query with the deadline of each row, if the statement sets one. A row of a VALUES list has it in a cell behind
+    /// those of the targets.
+    pub expiry: Option<usize>,
     /// The rows.
     pub source: Source,
     /// ON CONFLICT
@@ -138,6 +153,15 @@ pub struct InsertPlan {
     pub zone: Zone,
 }
 
+/// What UPDATE says about when its rows end.
+#[derive(Clone, Copy, Debug)]
+pub enum SetExpiry {
+    /// DEFAULT: as the table says, counted from then on.
+    OfTable,
+    /// The output of its query with the deadline of each row.
+    Output(usize),
+}
+
 /// A planned UPDATE. Its query returns all columns of each target row, followed by the new values.
 pub struct UpdatePlan {
     /// The table.
@@ -148,8 +172,8 @@ pub struct UpdatePlan {
     pub select: SelectPlan,
     /// Ordinals of the columns to which the new values are assigned.
     pub assigned: Vec<usize>,
-    /// The output with the deadline of each row, if the statement sets one.
-    pub expiry: Option<usize>,
+    /// When its rows end, if the statement says that.
+    pub expiry: Option<SetExpiry>,
     /// RETURNING
     pub returning: Option<Returning>,
     /// Whether other tables are joined to the target, so that a row may be found several times.
@@ -196,6 +220,8 @@ struct Builder<'a> {
     with: Option<With>,
     declared: &'a [u32],
     parameter_types: Vec<Option<SqlType>>,
+    /// Whether the table has the system column that says when rows end.
+    has_expiry: bool,
 }
 
 /// The column that an assignment is for.

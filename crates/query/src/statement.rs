@@ -252,7 +252,7 @@ impl Kind {
                 };
                 let conflict = match &plan.conflict {
                     Conflict::Update { assignments, parameters, .. } => {
-                        (assignments.len() + parameters.len() + 1) * CELL_BYTES * 8
+                        (assignments.len() + parameters.len() + 2) * CELL_BYTES * 8
                     }
                     Conflict::Fail | Conflict::Nothing => 0,
                 };

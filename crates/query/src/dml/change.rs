@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::assignments::assigned_twice;
 use super::returning::{Requested, with_new_values};
 use super::{
-    DeletePlan, Returning, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed,
+    DeletePlan, Returning, SetExpiry, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as,
+    typed,
 };
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -101,8 +102,8 @@ pub(super) struct Finding {
     pub(super) row: Vec<usize>,
     /// Ordinals of the columns that the new values are for.
     pub(super) assigned: Vec<usize>,
-    /// The output that says when rows end, where the statement sets that.
-    expiry: Option<usize>,
+    /// When rows end, where the statement says that.
+    expiry: Option<SetExpiry>,
     /// RETURNING
     pub(super) returning: Option<Returning>,
     /// Other tables stand beside the target.
@@ -131,8 +132,8 @@ impl Finding {
         let mut ends = None;
         for Assignment { target: column, value } in split_assignments(engine, with.as_ref(), update.assignments)? {
             if target.has_expiry && names_expiry(&column, schema) {
-                let value = if is_default(&value) { Expr::value(AstValue::Null) } else { value };
-                if ends.replace(typed(value, SqlType::Scalar(ScalarType::Timestamptz))).is_some() {
+                let value = (!is_default(&value)).then(|| typed(value, SqlType::Scalar(ScalarType::Timestamptz)));
+                if ends.replace(value).is_some() {
                     return Err(assigned_twice(expiry::NAME));
                 }
                 continue;
@@ -165,9 +166,12 @@ impl Finding {
             ends.is_some() && !requested.items().is_empty(),
             "RETURNING of more than columns beside SET _expires_at",
         )?;
-        let expiry = ends.map(|expr| {
-            items.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("e{NAME_END}")) });
-            items.len() - 1
+        let expiry = ends.map(|value| match value {
+            None => SetExpiry::OfTable,
+            Some(expr) => {
+                items.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("e{NAME_END}")) });
+                SetExpiry::Output(items.len() - 1)
+            }
         });
         let query = select_of(with, items, from, update.selection)?;
         let planner = target.planner(engine, catalog);
@@ -183,7 +187,7 @@ impl Finding {
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal], engine.zone()).map(drop)?;
         }
-        if let Some(place) = expiry {
+        if let Some(SetExpiry::Output(place)) = expiry {
             let field = select.schema().field(place).clone();
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &expires_at_column(), engine.zone()).map(drop)?;
@@ -258,7 +262,7 @@ impl UpdatePlan {
 }
 
 /// Whether an assignment is to the system column.
-fn names_expiry(target: &AssignmentTarget, schema: &TableSchema) -> bool {
+pub(super) fn names_expiry(target: &AssignmentTarget, schema: &TableSchema) -> bool {
     let AssignmentTarget::ColumnName(name) = target else { return false };
     schema.column(expiry::NAME).is_none() && matches!(&name.0[..], [part] if part.as_ident().is_some_and(expiry::is_it))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ashlar_base::{ColumnDef, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::{guards, walk};
+use ashlar_store::expires_at_column;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -15,13 +16,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::assignments::{assigned_twice, check_calls};
-use super::change::{default_of, is_default};
+use super::change::{default_of, is_default, names_expiry};
 use super::parameters::{ParametersRead, parameter_schema};
-use super::{Builder, Conflict, assigned_column, split_assignments, typed};
+use super::{Builder, Conflict, End, assigned_column, split_assignments, typed};
+use crate::assign::{assignable, mismatch};
 use crate::expressions::sql_type_of;
 use crate::key_plan;
-use crate::select::Planner;
 use crate::select::names::folded;
+use crate::select::{Planner, expiry};
 
 /// Whether the arguments of a function are all of one type.
 fn is_of_one_type_of(function: &ObjectName) -> bool {
@@ -99,16 +101,25 @@ impl Builder<'_> {
         let row = self.engine_schema();
         let existing = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
         let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
-        let mut split = self.split_values(update.assignments, is_of_key, alias)?;
+        let (mut split, end) = self.split_values(update.assignments, is_of_key, alias)?;
+        let (mut end, mut end_at) = match end {
+            Some(value) if is_default(&value) => (Some(End::OfTable), None),
+            Some(value) if is_excluded_end(&value) => (Some(End::OfExcluded), None),
+            end_at => (None, end_at),
+        };
         if let Some(selection) = &update.selection {
             check_calls(self.engine, selection, "WHERE")?;
         }
         let mut met = Vec::new();
-        for value in split.iter().map(|(_, value)| value).chain(&update.selection) {
+        for value in split.iter().map(|(_, value)| value).chain(&end_at).chain(&update.selection) {
+            if self.has_expiry && expiry::is_named(value) {
+                let message = format!("{} in an expression of ON CONFLICT is not supported", expiry::NAME);
+                return Err(Error::unsupported(message));
+            }
             self.met_parameters(value, &mut met);
         }
         let mut read = ParametersRead::default();
-        split.iter_mut().for_each(|(_, value)| read.replace_in(value));
+        split.iter_mut().map(|(_, value)| value).chain(&mut end_at).for_each(|value| read.replace_in(value));
         let mut selection = update.selection;
         selection.iter_mut().for_each(|selection| read.replace_in(selection));
         let parameters = self.types_of_parameters(&read.numbers, &met)?;
@@ -122,6 +133,15 @@ impl Builder<'_> {
             let (expr, sql_type) = self.physical(&planner, value, &both)?;
             assignments.push((ordinal, expr, sql_type));
         }
+        if let Some(value) = end_at {
+            check_names(&value, self.schema)?;
+            let column = expires_at_column();
+            let (expr, sql_type) = self.physical(&planner, typed(value, column.sql_type), &both)?;
+            if !assignable(sql_type, column.sql_type) {
+                return Err(mismatch(&column, sql_type));
+            }
+            end = Some(End::At(expr, sql_type));
+        }
         let filter = match selection {
             Some(selection) => {
                 check_names(&selection, self.schema)?;
@@ -129,19 +149,29 @@ impl Builder<'_> {
             }
             None => None,
         };
-        Ok(Conflict::Update { assignments, filter, parameters })
+        Ok(Conflict::Update { assignments, end, filter, parameters })
     }
 
-    /// The values that DO UPDATE assigns, each with the ordinal of its column.
+    /// The values that DO UPDATE assigns, each with the ordinal of its column; and that of the system column that says when the row
+    /// ends.
     fn split_values(
         &mut self,
         assignments: Vec<Assignment>,
         is_of_key: bool,
         alias: &str,
-    ) -> Result<Vec<(usize, Expr)>> {
-        let mut split = Vec::new();
+    ) -> Result<(Vec<(usize, Expr)>, Option<Expr>)> {
+        let (mut split, mut end) = (Vec::new(), None);
         let mut assigned = Vec::new();
         for Assignment { target, value } in split_assignments(self.engine, None, assignments)? {
+            if self.has_expiry && names_expiry(&target, self.schema) {
+                if let Some(number) = key_plan::parameter(&value) {
+                    self.know_parameter(number, expires_at_column().sql_type);
+                }
+                if end.replace(value).is_some() {
+                    return Err(assigned_twice(expiry::NAME));
+                }
+                continue;
+            }
             let ordinal = assigned_column(self.schema, &target, &value)?;
             if assigned.contains(&ordinal) {
                 return Err(assigned_twice(&self.schema.columns[ordinal].name));
@@ -162,7 +192,7 @@ impl Builder<'_> {
             }
             split.push((ordinal, value));
         }
-        Ok(split)
+        Ok((split, end))
     }
 
     /// The types of the parameters with these numbers: known, declared, or in `met`, which has the types of columns beside them.
@@ -269,6 +299,12 @@ fn is_same_key(value: &Expr, column: &ColumnDef) -> bool {
 fn is_own(value: &Expr, column: &ColumnDef, alias: &str) -> bool {
     let Expr::CompoundIdentifier(parts) = value else { return false };
     matches!(&parts[..], [table, name] if folded(table) == alias && folded(name) == column.name)
+}
+
+/// Whether a value is when the proposed row would end.
+fn is_excluded_end(value: &Expr) -> bool {
+    let Expr::CompoundIdentifier(parts) = value else { return false };
+    matches!(&parts[..], [table, name] if folded(table) == "excluded" && expiry::is_it(name))
 }
 
 fn holds_query(expr: &Expr) -> bool {

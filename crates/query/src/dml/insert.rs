@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema};
+use ashlar_store::expires_at_column;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Insert, Query, Select, SelectItem, SetExpr, Statement as AstStatement, TableObject,
     Value as AstValue, Values, With,
@@ -44,9 +45,22 @@ impl InsertPlan {
         let name = single(name).ok_or_else(|| ashlar_functions::error::undefined_table(&name.to_string()))?;
         let region = Arc::clone(catalog.grid(&name)?);
         let schema = region.schema();
-        let targets = Self::targets(&schema, &insert)?;
-        let mut plan = Builder { engine, catalog, schema: &schema, with, declared, parameter_types: Vec::new() };
-        let source = plan.source(&targets, !insert.columns.is_empty(), insert.source)?;
+        let has_expiry = schema.column(expiry::NAME).is_none();
+        let (targets, expiry) = Self::targets(&schema, &insert, has_expiry)?;
+        let end = expires_at_column();
+        let mut columns: Vec<&ColumnDef> = targets.iter().map(|ordinal| &schema.columns[*ordinal]).collect();
+        if let Some(place) = expiry {
+            columns.insert(place, &end);
+        }
+        let parameter_types = Vec::new();
+        let mut plan = Builder { engine, catalog, schema: &schema, with, declared, parameter_types, has_expiry };
+        let mut source = plan.source(&columns, !insert.columns.is_empty(), insert.source)?;
+        if let (Some(place), Source::Values { rows, .. }) = (expiry, &mut source) {
+            for cells in rows {
+                let end = cells.remove(place);
+                cells.push(end);
+            }
+        }
         if !overriding {
             check_generated(&schema, &targets, &source)?;
         }
@@ -58,11 +72,28 @@ impl InsertPlan {
         let parameter_types = plan.finish_parameters();
         let defaults = default_plans(engine, catalog, &schema, |ordinal| is_wanted(&targets, &source, ordinal))?;
         let zone = engine.zone();
-        Ok(Self { region, targets, source, conflict, arbiters, returning, defaults, parameter_types, zone, schema })
+        Ok(Self {
+            region,
+            schema,
+            targets,
+            expiry,
+            source,
+            conflict,
+            arbiters,
+            returning,
+            defaults,
+            parameter_types,
+            zone,
+        })
     }
 
-    /// The columns that values are for.
-    pub(super) fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
+    /// The columns that values are for; and which of the listed ones is the system column that says when rows end, if the table has
+    /// that and the statement lists it.
+    pub(super) fn targets(
+        schema: &TableSchema,
+        insert: &Insert,
+        has_expiry: bool,
+    ) -> Result<(Vec<usize>, Option<usize>)> {
         let visible = schema.visible_columns().len();
         if insert.columns.is_empty() {
             let mut targets: Vec<usize> = (0..visible).collect();
@@ -70,31 +101,38 @@ impl InsertPlan {
                 check_width(width, visible)?;
                 targets.truncate(width);
             }
-            return Ok(targets);
+            return Ok((targets, None));
         }
-        let mut targets = Vec::new();
-        for name in &insert.columns {
+        let (mut targets, mut end) = (Vec::new(), None);
+        for (place, name) in insert.columns.iter().enumerate() {
             let name = single(name).unwrap_or_default();
-            if name == expiry::NAME && schema.column(&name).is_none() {
-                return Err(Error::unsupported(format!("INSERT of {name} is not supported"))
-                    .with_hint("UPDATE the row in the same transaction."));
-            }
-            let ordinal = target_column(schema, &name)?;
-            if targets.contains(&ordinal) {
+            let is_known = if has_expiry && name == expiry::NAME {
+                end.replace(place).is_some()
+            } else {
+                let ordinal = target_column(schema, &name)?;
+                let is_known = targets.contains(&ordinal);
+                targets.push(ordinal);
+                is_known
+            };
+            if is_known {
                 return Err(Error::new(
                     ErrorCode::DuplicateColumn,
                     format!("column \"{name}\" specified more than once"),
                 ));
             }
-            targets.push(ordinal);
         }
         if let Some(width) = insert.source.as_ref().and_then(|query| width_of(query)) {
-            check_width(width, targets.len())?;
-            if width < targets.len() {
+            check_width(width, insert.columns.len())?;
+            if width < insert.columns.len() {
                 return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more target columns than expressions"));
             }
         }
-        Ok(targets)
+        Ok((targets, end))
+    }
+
+    /// The output of a query that is for the target at a place.
+    pub(super) fn output(&self, place: usize) -> usize {
+        place + usize::from(self.expiry.is_some_and(|expiry| expiry <= place))
     }
 
     /// Whether a default gives another value each time, such as `random()`.
@@ -201,28 +239,33 @@ fn default_plan(engine: &Engine, catalog: &Arc<CatalogState>, sql: &str, sql_typ
 }
 
 impl Builder<'_> {
-    /// `is_listed`: the statement names the target columns.
-    pub(super) fn source(&mut self, targets: &[usize], is_listed: bool, source: Option<Box<Query>>) -> Result<Source> {
+    /// `columns`: what the values are for, in their order; `is_listed`: the statement names them.
+    pub(super) fn source(
+        &mut self,
+        columns: &[&ColumnDef],
+        is_listed: bool,
+        source: Option<Box<Query>>,
+    ) -> Result<Source> {
         let Some(mut query) = source else {
             // DEFAULT VALUES
             self.check_with()?;
-            return Ok(Source::Values { rows: vec![vec![Cell::Default; targets.len()]], computed: None });
+            return Ok(Source::Values { rows: vec![vec![Cell::Default; columns.len()]], computed: None });
         };
         let is_values = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
         match query.body.as_ref() {
-            SetExpr::Values(values) if is_values => self.values(targets, values),
+            SetExpr::Values(values) if is_values => self.values(columns, values),
             _ => {
-                self.type_outputs(targets, &mut query);
+                self.type_outputs(columns, &mut query);
                 let statement = AstStatement::Query(before(self.with.clone(), query)?);
                 let plan = SelectPlan::new(&Planner::new(self.engine, self.catalog), statement, self.declared)?;
-                check_width(plan.columns.len(), targets.len())?;
-                if plan.columns.len() < targets.len() && is_listed {
+                check_width(plan.columns.len(), columns.len())?;
+                if plan.columns.len() < columns.len() && is_listed {
                     return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more target columns than expressions"));
                 }
                 // Types that cannot be assigned are found before anything runs.
-                for (field, ordinal) in plan.schema().fields().iter().zip(targets) {
+                for (field, column) in plan.schema().fields().iter().zip(columns) {
                     let empty = arrow::array::new_empty_array(field.data_type());
-                    Assigned::new(&empty, field, &self.schema.columns[*ordinal], self.engine.zone()).map(drop)?;
+                    Assigned::new(&empty, field, column, self.engine.zone()).map(drop)?;
                 }
                 self.merge_parameters(&plan);
                 Ok(Source::Query(Box::new(plan)))
@@ -231,30 +274,29 @@ impl Builder<'_> {
     }
 
     /// Quoted strings and parameters that a plain SELECT gives take the types of their columns.
-    fn type_outputs(&self, targets: &[usize], query: &mut Query) {
+    fn type_outputs(&self, columns: &[&ColumnDef], query: &mut Query) {
         let is_ordered = query.order_by.is_some();
         let SetExpr::Select(select) = query.body.as_mut() else { return };
         if is_ordered || select.distinct.is_some() || is_grouped_by_outputs(select) {
             return;
         }
-        for (item, ordinal) in select.projection.iter_mut().zip(targets) {
+        for (item, column) in select.projection.iter_mut().zip(columns) {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return };
-            let sql_type = self.schema.columns[*ordinal].sql_type;
             let open = std::mem::replace(expr, Expr::value(AstValue::Null));
-            *expr = typed(open, sql_type);
+            *expr = typed(open, column.sql_type);
         }
     }
 
-    fn values(&mut self, targets: &[usize], values: &Values) -> Result<Source> {
+    fn values(&mut self, columns: &[&ColumnDef], values: &Values) -> Result<Source> {
         let mut rows = Vec::with_capacity(values.rows.len());
         let mut computed: Vec<Expr> = Vec::new();
         for row in &values.rows {
-            if row.len() != targets.len() {
+            if row.len() != columns.len() {
                 return Err(Error::new(ErrorCode::SyntaxError, "VALUES lists must all be the same length"));
             }
             let mut cells = Vec::with_capacity(row.len());
-            for (expr, ordinal) in row.iter().zip(targets) {
-                cells.push(self.cell(*ordinal, expr, &mut computed)?);
+            for (expr, column) in row.iter().zip(columns) {
+                cells.push(self.cell(column, expr, &mut computed)?);
             }
             rows.push(cells);
         }
@@ -282,8 +324,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn cell(&mut self, ordinal: usize, expr: &Expr, computed: &mut Vec<Expr>) -> Result<Cell> {
-        let column = &self.schema.columns[ordinal];
+    fn cell(&mut self, column: &ColumnDef, expr: &Expr, computed: &mut Vec<Expr>) -> Result<Cell> {
         if matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
         {
             return Ok(Cell::Default);

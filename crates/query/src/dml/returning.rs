@@ -28,7 +28,7 @@ use crate::ddl::HIDDEN_KEY;
 use crate::engine::Engine;
 use crate::key_plan::{single, table_columns};
 use crate::select::names::folded;
-use crate::select::{Planner, SelectPlan};
+use crate::select::{Planner, SelectPlan, expiry};
 
 /// The inserted rows as a table, by a name that no user can write; behind their columns the number of the row.
 pub(super) const ROWS: &str = "\u{1}rows";
@@ -284,6 +284,11 @@ impl Builder<'_> {
             return Ok(Some(returning));
         }
         check_items(self.engine, &items)?;
+        // What its table gives it, a row has once it is there.
+        if self.has_expiry && items.iter().any(expiry::is_named_outside) {
+            return Err(Error::unsupported(format!("RETURNING {} of an INSERT is not supported", expiry::NAME))
+                .with_hint("SELECT it in the same transaction."));
+        }
         let column = |table: &str, column: &str| {
             Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), Ident::with_quote('"', column)])
         };

@@ -101,7 +101,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.transaction.check_values(&plan.region)?;
+        sink.settle(self.transaction)?;
         // Of one row RETURNING tells the same after the row as after the statement.
         let _expecting = sink.has_several().then_some(expecting);
         sink.finish(self.engine, self.parameters, view, self.resources).await

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
-use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_shard::route::{self, Spread};
 use ashlar_shard::rules::{Generator, Placement, Shard};
@@ -102,9 +102,11 @@ impl SpreadPlan {
         let written = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
         let spread = Spread::new(&written, &Names(catalog))?;
         let schema = &table.schema;
-        let mut targets = InsertPlan::targets(schema, &insert)?;
-        let mut plan = Builder { engine, catalog, schema, with, declared, parameter_types: Vec::new() };
-        let source = plan.source(&targets, !insert.columns.is_empty(), insert.source)?;
+        let (mut targets, _) = InsertPlan::targets(schema, &insert, false)?;
+        let columns: Vec<&ColumnDef> = targets.iter().map(|ordinal| &schema.columns[*ordinal]).collect();
+        let parameter_types = Vec::new();
+        let mut plan = Builder { engine, catalog, schema, with, declared, parameter_types, has_expiry: false };
+        let source = plan.source(&columns, !insert.columns.is_empty(), insert.source)?;
         if let Source::Query(query) = &source {
             targets.truncate(query.columns.len());
         }

@@ -7,10 +7,10 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
-use ashlar_functions::walk::{self, flow};
+use ashlar_functions::walk::{self, Root, flow};
 use datafusion::sql::sqlparser::ast::{
     ExceptSelectItem, Expr, Ident, JoinConstraint, JoinOperator, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, Statement, TableFactor, TableWithJoins, Visitor, WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::levels::{self, Levels, Named, Pass, called, factors};
@@ -26,21 +26,24 @@ pub(crate) fn is_it(name: &Ident) -> bool {
     folded(name) == NAME
 }
 
-/// Whether a statement names the column.
-pub(super) fn is_named(statement: &Statement) -> bool {
-    struct Names;
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let name = match expr {
-                Expr::Identifier(name) => Some(name),
-                Expr::CompoundIdentifier(names) => names.last(),
-                _ => None,
-            };
-            if name.is_some_and(is_it) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-    }
-    walk::visit(statement, &mut Names).is_break()
+/// Stops at an expression that is the column's name.
+fn stop_at_it(expr: &Expr) -> ControlFlow<()> {
+    let name = match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(names) => names.last(),
+        _ => None,
+    };
+    if name.is_some_and(is_it) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Whether a statement, or a part of it, names the column.
+pub(crate) fn is_named(node: &impl Root) -> bool {
+    walk::expressions(node, stop_at_it).is_break()
+}
+
+/// Whether a node names the column outside of the queries in it.
+pub(crate) fn is_named_outside(node: &impl Root) -> bool {
+    walk::own_expressions(node, stop_at_it).is_break()
 }
 
 /// Leaves the column out of every star. `own`: the name of a table with the column that the catalog does not know.

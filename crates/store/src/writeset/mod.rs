@@ -205,16 +205,17 @@ impl WriteSet {
         self.insert_living(region, version, read_at, row, Expiry::Table)
     }
 
-    /// Like [`WriteSet::insert`], for a row that may have passed [`Region::check_together`].
+    /// Like [`WriteSet::insert_living`], for a row that may have passed [`Region::check_together`].
     pub fn insert_passed(
         &mut self,
         region: &Arc<Region>,
         version: u32,
         read_at: &Snapshot,
         row: &[Datum<'_>],
+        expiry: Expiry,
         passed: Option<&Passed>,
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, Expiry::Table, passed)
+        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry, passed)
     }
 
     /// Like [`WriteSet::insert`], but also sets the lifetime of the row.
@@ -226,7 +227,7 @@ impl WriteSet {
         row: &[Datum<'_>],
         expiry: Expiry,
     ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry, None)
+        self.insert_passed(region, version, read_at, row, expiry, None)
     }
 
     /// Like [`WriteSet::insert`], for rows that have waited, as they came, at most so many of them: whether all of them are

@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::outcome::{Outcome, Seen, bytes_of};
 use super::{Returned, Run, check, expiry_of, readers};
 use crate::assign::Assigned;
-use crate::dml::{DeletePlan, UpdatePlan};
+use crate::dml::{DeletePlan, SetExpiry, UpdatePlan};
 
 /// An UPDATE at work.
 pub(super) struct Update<'p> {
@@ -57,10 +57,12 @@ impl<'p> Update<'p> {
             )?);
         }
         let column = expires_at_column();
-        let ends = plan
-            .expiry
-            .map(|place| Assigned::new(batch.column(place), output.field(place), &column, run.engine.zone()));
-        let ends = ends.transpose()?;
+        let ends = match plan.expiry {
+            Some(SetExpiry::Output(place)) => {
+                Some(Assigned::new(batch.column(place), output.field(place), &column, run.engine.zone())?)
+            }
+            Some(SetExpiry::OfTable) | None => None,
+        };
         let now = run.engine.store().now_millis();
         let made = |row: usize| -> Result<Vec<Value>> {
             let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
@@ -78,9 +80,10 @@ impl<'p> Update<'p> {
             {
                 continue;
             }
-            let expiry = match &ends {
-                Some(ends) => expiry_of(&ends.value(row)?),
-                None => Expiry::Keep,
+            let expiry = match (&ends, plan.expiry) {
+                (Some(ends), _) => expiry_of(&ends.value(row)?),
+                (None, Some(_)) => Expiry::Table,
+                (None, None) => Expiry::Keep,
             };
             // The statements that follow do not find it. A statement by itself has none: its row ends by its time.
             let is_over = matches!(expiry, Expiry::At(end) if end <= now) && !run.transaction.is_one_statement;

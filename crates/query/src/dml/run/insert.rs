@@ -11,17 +11,18 @@ use ashlar_functions::times::clock::with_time;
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{
     ColumnReader, Expiry, Mutation, Passed, Pending, ReadView, RowRef, Snapshot, Store, Way, build_array,
+    expires_at_column,
 };
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::ahead::Ahead;
-use super::check;
 use super::outcome::{Outcome, Seen, bytes_of};
+use super::{check, expiry_of};
 use crate::assign::Assigned;
 use crate::dml::returning::{ROWS, rows_schema};
-use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
+use crate::dml::{Arbiters, Cell, Conflict, End, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
 use crate::resources::StatementResources;
@@ -45,7 +46,7 @@ pub fn insert_inline(
     let numbers = transaction.numbers.clone().unwrap_or_default();
     let mut sink = InsertSink::new(engine, plan, snapshot, parameters, &numbers)?;
     sink.put_values(transaction, rows, parameters, None, &[])?;
-    transaction.check_values(&plan.region)?;
+    sink.settle(transaction)?;
     Ok(sink.finish_plain())
 }
 
@@ -61,6 +62,7 @@ pub fn insert_one(plan: &InsertPlan, way: &mut Way, parameters: &[Value], number
         return Err(Error::internal("one trip inserts one row"));
     };
     let row = row_of(plan, cells, parameters, None, &[], numbers)?;
+    let expiry = expiry_of_cells(plan, cells, parameters, None)?;
     let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
     let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
     let inserted = plan.region.entry_with(way, &key, |entry| {
@@ -70,7 +72,12 @@ pub fn insert_one(plan: &InsertPlan, way: &mut Way, parameters: &[Value], number
         if matches!(plan.conflict, Conflict::Nothing) && entry.row().is_some() {
             return Ok(false);
         }
-        entry.apply(Mutation::Insert { row: &datums }).map(|_| true)
+        let insert = Mutation::Insert { row: &datums };
+        let applied = match expiry {
+            None => entry.apply(insert),
+            Some(expiry) => entry.apply(Mutation::Living { write: &insert, expiry }),
+        };
+        applied.map(|_| true)
     })?;
     let mut outcome = Outcome::default();
     if inserted {
@@ -149,20 +156,44 @@ fn filled(
     computed: Option<&(RecordBatch, Arc<Schema>)>,
 ) -> Result<Vec<Value>> {
     for (ordinal, cell) in plan.targets.iter().zip(cells) {
-        match cell {
-            Cell::Operand(operand) => row[*ordinal] = operand.value(parameters)?,
-            Cell::Default => {}
-            Cell::Computed(number) => {
-                let Some((batch, schema)) = computed else {
-                    return Err(Error::internal("a computed cell has a plan"));
-                };
-                let column = &plan.schema.columns[*ordinal];
-                row[*ordinal] =
-                    Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?.value(0)?;
-            }
+        if let Some(value) = value_of(plan, cell, &plan.schema.columns[*ordinal], parameters, computed)? {
+            row[*ordinal] = value;
         }
     }
     Ok(row)
+}
+
+/// The value of a cell for a column; `None`: the default.
+fn value_of(
+    plan: &InsertPlan,
+    cell: &Cell,
+    column: &ColumnDef,
+    parameters: &[Value],
+    computed: Option<&(RecordBatch, Arc<Schema>)>,
+) -> Result<Option<Value>> {
+    match cell {
+        Cell::Operand(operand) => operand.value(parameters).map(Some),
+        Cell::Default => Ok(None),
+        Cell::Computed(number) => {
+            let Some((batch, schema)) = computed else {
+                return Err(Error::internal("a computed cell has a plan"));
+            };
+            let assigned = Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?;
+            assigned.value(0).map(Some)
+        }
+    }
+}
+
+/// What a row of a VALUES list says about when it ends; `None`: nothing, or DEFAULT.
+fn expiry_of_cells(
+    plan: &InsertPlan,
+    cells: &[Cell],
+    parameters: &[Value],
+    computed: Option<&(RecordBatch, Arc<Schema>)>,
+) -> Result<Option<Expiry>> {
+    let Some(cell) = cells.get(plan.targets.len()) else { return Ok(None) };
+    let value = value_of(plan, cell, &expires_at_column(), parameters, computed)?;
+    Ok(value.as_ref().map(expiry_of))
 }
 
 /// A row of defaults; sequences advance only for the columns that `wants` them.
@@ -216,6 +247,8 @@ pub(super) struct InsertSink<'a> {
     outcome: Outcome,
     /// Keys that this statement has written, where a conflict updates: one row must not be updated twice.
     touched: Seen,
+    /// Keys of rows that are over already, and that the statements which follow must not find.
+    over: Vec<Vec<Value>>,
     /// The parameters that ON CONFLICT reads, as columns of one row.
     parameters: Vec<(Field, ArrayRef)>,
     /// Those that the session is given.
@@ -243,7 +276,7 @@ impl<'a> InsertSink<'a> {
         let store = engine.store();
         let numbers = numbers.clone();
         let (outcome, touched) = (Outcome::new(store), Seen::new(store));
-        Ok(Self { plan, snapshot, outcome, touched, parameters, numbers, store })
+        Ok(Self { plan, snapshot, outcome, touched, over: Vec::new(), parameters, numbers, store })
     }
 
     /// Whether more than one row was written.
@@ -274,7 +307,8 @@ impl<'a> InsertSink<'a> {
         if rows.len() < 2 || !plan.region.computes_checks() {
             for cells in rows {
                 let row = self.row_of_cells(cells, parameters, computed, defaults)?;
-                self.put(transaction, row, None)?;
+                let expiry = expiry_of_cells(plan, cells, parameters, computed)?;
+                self.put(transaction, row, expiry, None)?;
             }
             return Ok(());
         }
@@ -292,7 +326,8 @@ impl<'a> InsertSink<'a> {
             let row = ahead.row(at, rows.len(), made);
             let row = numbered(plan, row, &drawn, &numbers)?;
             check(&plan.region, &plan.schema, &row, ahead.passed())?;
-            self.put(transaction, row, ahead.passed())?;
+            let expiry = expiry_of_cells(plan, cells, parameters, computed)?;
+            self.put(transaction, row, expiry, ahead.passed())?;
         }
         Ok(())
     }
@@ -304,15 +339,18 @@ impl<'a> InsertSink<'a> {
         output: &Schema,
         defaults: &[(usize, Value)],
     ) -> Result<()> {
-        let schema = Arc::clone(&self.plan.schema);
-        let mut assigned = Vec::with_capacity(batch.num_columns());
-        for (number, ordinal) in self.plan.targets.iter().enumerate().take(batch.num_columns()) {
-            assigned.push((
-                *ordinal,
-                Assigned::new(batch.column(number), output.field(number), &schema.columns[*ordinal], self.plan.zone)?,
-            ));
-        }
         let (plan, numbers) = (self.plan, self.numbers.clone());
+        let schema = Arc::clone(&plan.schema);
+        let mut assigned = Vec::with_capacity(batch.num_columns());
+        for (place, ordinal) in plan.targets.iter().enumerate().take(batch.num_columns()) {
+            let (number, column) = (plan.output(place), &schema.columns[*ordinal]);
+            assigned.push((*ordinal, Assigned::new(batch.column(number), output.field(number), column, plan.zone)?));
+        }
+        let column = expires_at_column();
+        let ends = plan
+            .expiry
+            .map(|number| Assigned::new(batch.column(number), output.field(number), &column, plan.zone))
+            .transpose()?;
         let is_drawn = |ordinal: &usize| {
             let is_counted = matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence(_)));
             is_counted && !assigned.iter().any(|(target, _)| target == ordinal)
@@ -330,25 +368,35 @@ impl<'a> InsertSink<'a> {
             let values = ahead.row(row, batch.num_rows(), made);
             let values = numbered(plan, values, &drawn, &numbers)?;
             check(&plan.region, &schema, &values, ahead.passed())?;
-            self.put(transaction, values, ahead.passed())?;
+            let end = ends.as_ref().map(|ends| ends.value(row)).transpose()?;
+            self.put(transaction, values, end.as_ref().map(expiry_of), ahead.passed())?;
         }
         Ok(())
     }
 
-    /// Puts a row where it belongs, which may be one of those that have passed the CHECK constraints together.
+    /// Puts a row where it belongs, which may be one of those that have passed the CHECK constraints together. `expiry`: what the
+    /// statement says about when it ends; `None`: nothing, or DEFAULT.
     pub(super) fn put(
         &mut self,
         transaction: &mut Transaction,
         row: Vec<Value>,
+        expiry: Option<Expiry>,
         passed: Option<&Passed>,
     ) -> Result<()> {
         let plan = self.plan;
         let version = plan.schema.version;
         let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
         let key = || plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect::<Vec<Datum<'_>>>();
+        let of_new = expiry.unwrap_or(Expiry::Table);
         if matches!(plan.conflict, Conflict::Fail) {
-            return match transaction.writes.insert_passed(&plan.region, version, &self.snapshot, &datums, passed) {
-                Ok(()) => self.count(row),
+            let (writes, region) = (&mut transaction.writes, &plan.region);
+            return match writes.insert_passed(region, version, &self.snapshot, &datums, of_new, passed) {
+                Ok(()) => {
+                    if self.is_over(transaction, of_new) {
+                        self.note_over(&datums)?;
+                    }
+                    self.count(row)
+                }
                 Err(error) => Err(transaction.taken(&plan.region, &key(), error, &self.snapshot)),
             };
         }
@@ -358,19 +406,23 @@ impl<'a> InsertSink<'a> {
             }
             // Whoever is first with the same key: the other's transaction is tried again and finds the row, which is what
             // ON CONFLICT promises. An insert would fail with 23505, as it must where the conflict is not about the key.
+            let (writes, region) = (&mut transaction.writes, &plan.region);
             match &plan.arbiters {
                 Arbiters::Any | Arbiters::Key => {
-                    let (writes, region) = (&mut transaction.writes, &plan.region);
-                    writes.put_passed(region, version, &self.snapshot, &datums, Expiry::Keep, passed)?;
+                    let expiry = expiry.unwrap_or(Expiry::Keep);
+                    writes.put_passed(region, version, &self.snapshot, &datums, expiry, passed)?;
                 }
                 Arbiters::Indexes(_) => {
-                    let done = transaction.writes.insert_passed(&plan.region, version, &self.snapshot, &datums, passed);
-                    done.map_err(|error| transaction.taken(&plan.region, &key(), error, &self.snapshot))?;
+                    let done = writes.insert_passed(region, version, &self.snapshot, &datums, of_new, passed);
+                    done.map_err(|error| transaction.taken(region, &key(), error, &self.snapshot))?;
                 }
+            }
+            if self.is_over(transaction, of_new) {
+                self.note_over(&datums)?;
             }
             return self.count(row);
         };
-        let Conflict::Update { assignments, filter, .. } = &plan.conflict else {
+        let Conflict::Update { assignments, end, filter, .. } = &plan.conflict else {
             return Ok(());
         };
         let owned: Vec<Datum<'_>> = existing.iter().map(Value::as_datum).collect();
@@ -396,6 +448,21 @@ impl<'a> InsertSink<'a> {
             }
         }
         self.touched.add(&plan.schema, &key)?;
+        let expiry = match end {
+            None => Expiry::Keep,
+            Some(End::OfTable) => Expiry::Table,
+            Some(End::OfExcluded) => of_new,
+            Some(End::At(expr, sql_type)) => {
+                let value = evaluate(expr, &both, transaction.time)?;
+                let field = ashlar_functions::fields::field_of("value", *sql_type);
+                let end = Assigned::new(&value, &field, &expires_at_column(), plan.zone)?.value(0)?;
+                expiry_of(&end)
+            }
+        };
+        let is_over = self.is_over(transaction, expiry);
+        if is_over && !transaction.lock_to_write(&plan.region, &key, true, &self.snapshot)? {
+            return Err(transaction.begin_again());
+        }
         let mut updated = existing;
         for (ordinal, expr, sql_type) in assignments {
             let value = evaluate(expr, &both, transaction.time)?;
@@ -404,8 +471,40 @@ impl<'a> InsertSink<'a> {
         }
         check(&plan.region, &plan.schema, &updated, None)?;
         let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
-        transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
+        transaction.writes.put(&plan.region, version, &self.snapshot, &datums, expiry)?;
+        if is_over {
+            self.note_over(&datums)?;
+        }
         self.count(updated)
+    }
+
+    /// Whether a row that was given this life is over, in a block whose next statements must not find it. A statement by itself has
+    /// none: its row ends by its time.
+    fn is_over(&self, transaction: &Transaction, expiry: Expiry) -> bool {
+        let Expiry::At(end) = expiry else { return false };
+        !transaction.is_one_statement && end <= self.store.now_millis()
+    }
+
+    /// Remembers a row that was written and is over. It goes with the end of the statement, whose other rows may not have its key.
+    fn note_over(&mut self, row: &[Datum<'_>]) -> Result<()> {
+        let key: Vec<Value> = key_of(&self.plan.schema, row).iter().map(Datum::to_value).collect();
+        self.outcome.hold(&key)?;
+        self.over.push(key);
+        Ok(())
+    }
+
+    /// The end of the rows: what they have in unique indexes is checked, and those go that are over.
+    ///
+    /// # Errors
+    /// 23505, 40001, 53200
+    pub(super) fn settle(&mut self, transaction: &mut Transaction) -> Result<()> {
+        let plan = self.plan;
+        transaction.check_values(&plan.region)?;
+        for key in std::mem::take(&mut self.over) {
+            let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
+            transaction.writes.delete(&plan.region, plan.schema.version, &self.snapshot, &key)?;
+        }
+        Ok(())
     }
 
     /// The row that a proposed one meets, as this transaction sees it.

@@ -7,7 +7,7 @@ use ashlar_base::{CheckDef, ColumnId, Datum, Error, ErrorCode, IndexRows, Result
 use ashlar_base::{TableSchema, Value};
 
 use crate::testing::{INT4, schema, store};
-use crate::{Mutation, Region, RowBatch, Snapshot, Store, WriteSet};
+use crate::{Expiry, Mutation, Region, RowBatch, Snapshot, Store, WriteSet};
 
 #[derive(Debug)]
 struct Below {
@@ -188,11 +188,13 @@ fn rows_pass_together_if_all_of_them_are_fine() {
     region.alter(Arc::new(next)).unwrap();
     assert_eq!(named(&region.check_row_of(&row, passed).unwrap_err()), "y");
     let mut writes = WriteSet::new();
-    assert_eq!(named(&writes.insert_passed(&region, 2, &store.snapshot(), &row, passed).unwrap_err()), "y");
+    let refused = writes.insert_passed(&region, 2, &store.snapshot(), &row, Expiry::Table, passed).unwrap_err();
+    assert_eq!(named(&refused), "y");
     // Types are asked of each.
     let passed = region.check_together(2, &fine, &[]);
     let wrong = [Datum::Int4(1), Datum::Int8(1), Datum::Int4(1)];
-    let refused = writes.insert_passed(&region, 2, &store.snapshot(), &wrong, passed.as_ref()).unwrap_err();
+    let passed = passed.as_ref();
+    let refused = writes.insert_passed(&region, 2, &store.snapshot(), &wrong, Expiry::Table, passed).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::DatatypeMismatch);
 }
 
