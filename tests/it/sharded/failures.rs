@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::extended::{Form, ask};
 use super::relay::{Relay, Wire};
 use super::slt::{is_listed, kinds_of_refusals};
 use super::*;
@@ -77,6 +78,7 @@ const TELLING: &[&str] = &[
     "pg_class",
     "pg_description",
     "pg_cursors",
+    "pg_stat_activity",
     "information_schema.tables",
     "ashlar.tables",
     "ashlar.shards",
@@ -106,7 +108,7 @@ fn shown(fleet: &Fleet, client: &mut pg::Connection, table: &str) -> String {
 #[test]
 fn passwords_are_asked_for_and_never_shown() {
     let fleet = Fleet::start(1);
-    let mut client = fleet.client();
+    let (mut client, mut watcher) = (fleet.client(), fleet.client());
     // Parts of them that are written alike wherever they are quoted.
     let secrets = ["wrong guess", "sesame", "baked", "in clear"];
     let mut told = String::new();
@@ -119,7 +121,14 @@ fn passwords_are_asked_for_and_never_shown() {
         done(&mut client, "ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (SET password 'wrong guess')");
         let error = refused(&mut client, &create);
         assert!(error.contains("28P01") && !error.contains("wrong guess"), "{method}: {error}");
-        done(&mut client, &format!("ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (SET password '{escaped}')"));
+        let alter = format!("ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (SET password '{escaped}')");
+        // What a session has said last others see, whichever way it has said it and whether it was done.
+        for form in [Form::Simple, Form::Text] {
+            ask(&mut client, &alter, form).unwrap_or_else(|error| panic!("{method}: {error}"));
+            let error = ask(&mut client, &alter.replace("s0", "s9"), form).unwrap_err();
+            assert!(error.starts_with("42704"), "{method}: {error}");
+            told.push_str(&format!("{error}\n{:?}\n", rows(&mut watcher, "SELECT * FROM pg_stat_activity")));
+        }
         done(&mut client, &create);
         done(&mut client, &format!("INSERT INTO t_{} VALUES (1)", method.len()));
         assert_eq!(client.value(&format!("SELECT count(*) FROM t_{}", method.len())).unwrap(), "1");
