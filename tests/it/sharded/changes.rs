@@ -1,6 +1,7 @@
 //! UPDATE and DELETE of rows that no shard finds by itself, and of rows that go to another shard: the same statements on a fleet and on
 //! one PostgreSQL, whose answers must be the same one by one.
 
+use super::slt::{is_listed, kinds_of_refusals};
 use super::twins::{Protocol, Twins, bound};
 use super::*;
 use crate::random::Random;
@@ -342,10 +343,12 @@ fn rows_do_not_move_where_a_shard_would_take_it_for_something_else() {
         ("ALTER TABLE t ADD COLUMN more int GENERATED ALWAYS AS (1) STORED", "ALTER TABLE t DROP COLUMN more"),
         ("CREATE RULE other AS ON DELETE TO t DO ALSO NOTIFY gone", "DROP RULE other ON t"),
     ];
+    let kinds = kinds_of_refusals();
     for (make, undo) in hindrances {
         for shard in 0..2 {
             done(&mut fleet.shard(shard), make);
             let error = refused(&mut client, &moves);
+            assert!(is_listed(&error, &kinds), "{make}: {error}");
             assert!(error.contains("0A000") && error.contains(&format!("\"s{shard}\"")), "{make}: {error}");
             assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {}", keys[0])).unwrap(), "here");
             done(&mut fleet.shard(shard), undo);
@@ -374,6 +377,7 @@ fn what_comes_back_is_what_the_shards_have() {
     let sql = "UPDATE t SET v = g.v FROM g WHERE g.k = t.k";
     let error = refused(&mut client, &format!("{sql} RETURNING t.k, t.v"));
     assert!(error.contains("0A000") && error.contains("RETURNING"), "{error}");
+    assert!(is_listed(&error, &kinds_of_refusals()), "{error}");
     assert_eq!(client.value("SELECT count(*) FROM t WHERE v LIKE 't%'").unwrap(), "40");
     done(&mut client, sql);
     assert_eq!(client.value("SELECT count(*) FROM t WHERE v LIKE 'G%'").unwrap(), "40");

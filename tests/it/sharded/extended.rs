@@ -85,6 +85,20 @@ pub(super) fn prepare(client: &mut pg::Connection, name: &str, sql: &str) -> Tol
     read(client, sql)
 }
 
+/// Parse and Sync: how the statement looks is not asked.
+pub(super) fn parse(client: &mut pg::Connection, name: &str, sql: &str) -> Told {
+    let parse = pg::message(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0", &[0, 0]]);
+    client.send(&[parse, pg::message(b'S', &[])].concat()).unwrap();
+    read(client, sql)
+}
+
+/// Describe of a statement, and Sync: the columns.
+pub(super) fn describe(client: &mut pg::Connection, name: &str) -> Told {
+    let describe = pg::message(b'D', &[b"S", name.as_bytes(), b"\0"]);
+    client.send(&[describe, pg::message(b'S', &[])].concat()).unwrap();
+    read(client, name)
+}
+
 /// Bind, Execute and Sync of a prepared statement, with parameters and results in one form.
 pub(super) fn run(client: &mut pg::Connection, name: &str, parameters: &[&[u8]], form: Form) -> Told {
     let code: [u8; 2] = if form == Form::Binary { [0, 1] } else { [0, 0] };

@@ -94,6 +94,8 @@ const BY_ENGINE: &[&str] = &[
     "SELECT f, count(*) FROM t GROUP BY f ORDER BY f",
     "SELECT n, avg(f) FROM t GROUP BY n ORDER BY n",
     "SELECT n, stddev(f) IS NULL FROM t GROUP BY n ORDER BY n",
+    "SELECT n, floor(stddev(f) * 1000 + 0.3::float8), floor(var_pop(f) * 1000 + 0.3::float8) FROM t GROUP BY n ORDER BY n",
+    "SELECT floor(stddev_pop(f) * 1000 + 0.3::float8), floor(variance(f) * 1000 + 0.3::float8) FROM t WHERE b",
     "SELECT n, avg(DISTINCT k + 1) FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(n)::text FROM t GROUP BY n ORDER BY n",
     "SELECT n, sum(f) / count(*) FROM t GROUP BY n ORDER BY n",

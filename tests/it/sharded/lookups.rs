@@ -1,4 +1,5 @@
-//! Joins of few rows with a large sharded table: the shards are asked for the keys of the few, and answers are those of one server.
+//! Joins of few rows with a large sharded table: the shards are asked for the keys of the few, and answers are those of one server. And what
+//! else a scan leaves on the shards: columns, rows by conditions, and rows beyond a limit.
 
 use super::*;
 
@@ -276,6 +277,98 @@ fn what_is_asked_again_is_asked_of_the_tables_as_they_are() {
     assert!(error.contains("42P01"), "{error}");
     done(&mut fleet.shard(0), "CREATE TABLE small AS SELECT * FROM others");
     assert_eq!(rows(&mut client, sql), expected);
+    fleet.ashlar.check_log();
+}
+
+/// Queries of a sharded table and one in memory: the columns that shards are asked for, the conditions that they are told, and the limit.
+/// Conditions are computed here again, so that their columns come too.
+const ASKED: &[(&str, &[&str], &[&str], Option<&str>)] = &[
+    ("SELECT m.name, t.v FROM t JOIN m ON m.g = t.g", &["g", "v"], &[], None),
+    ("SELECT t.k FROM t JOIN m ON m.g = t.g WHERE t.n > 15", &["g", "k", "n"], &["n > '15'"], None),
+    (
+        "SELECT m.name FROM m, t WHERE m.g = t.g AND t.v = 'it''s' AND 15 < t.n AND m.name <> 'x'",
+        &["g", "n", "v"],
+        &["n > '15'", "v = 'it''s'"],
+        None,
+    ),
+    ("SELECT m.name FROM t JOIN m ON m.g = t.g WHERE t.k = 7", &["g", "k"], &["k = '7'"], None),
+    ("SELECT m.name, t.k FROM m LEFT JOIN t ON t.g = m.g AND t.n IS NULL", &["g", "k", "n"], &["n IS NULL"], None),
+    // The order of texts, and what floats are written as, are not the shards' to say.
+    (
+        "SELECT m.name FROM t JOIN m ON m.g = t.g WHERE t.n <= 3 AND t.w > 'a' AND t.f > 0.5",
+        &["f", "g", "n", "w"],
+        &["n <= '3'"],
+        None,
+    ),
+    ("SELECT m.name FROM m JOIN (SELECT g FROM t LIMIT 7) s ON s.g = m.g", &["g"], &[], Some("7")),
+    ("SELECT m.g FROM m UNION ALL (SELECT g FROM t LIMIT 3)", &["g"], &[], Some("3")),
+];
+
+/// What the scan of `t` asks the first of its shards for, by EXPLAIN: columns and conditions, each sorted, and the limit.
+fn asked(client: &mut pg::Connection, sql: &str) -> (Vec<String>, Vec<String>, Option<String>) {
+    let plan = rows(client, &format!("EXPLAIN {sql}"));
+    let lines = plan.iter().map(|row| row[0].as_deref().unwrap_or_default());
+    let scans: Vec<&str> = lines.filter(|line| line.contains("ShardScanExec: table=t,")).collect();
+    assert_eq!(scans.len(), 1, "{sql}: {plan:?}");
+    let text = scans[0].split_once(", remote=SELECT ").and_then(|(_, text)| text.split_once(" FROM public.t"));
+    let (columns, rest) = text.unwrap_or_else(|| panic!("{sql}: {}", scans[0]));
+    let (rest, limit) = match rest.split_once(" LIMIT ") {
+        Some((rest, limit)) => (rest, Some(limit.to_owned())),
+        None => (rest, None),
+    };
+    let sorted = |list: &str, between: &str| {
+        let mut all: Vec<String> = list.split(between).map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    let conditions = match rest.strip_prefix(" WHERE ") {
+        Some(conditions) => sorted(conditions, " AND "),
+        None => Vec::new(),
+    };
+    assert!(rest.is_empty() || !conditions.is_empty(), "{sql}: {}", scans[0]);
+    (sorted(columns, ", "), conditions, limit)
+}
+
+#[test]
+fn shards_are_asked_for_no_more_than_a_query_with_tables_of_other_homes_needs() {
+    let (fleet, oracle) = (Fleet::start(2), Postgres::start().unwrap());
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let columns = "k bigint PRIMARY KEY, g int, n int, v text, w text, f float8, x bytea";
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+    for client in [&mut client, &mut alone] {
+        done(client, "CREATE TABLE m (g int PRIMARY KEY, name text)");
+        done(client, "INSERT INTO m SELECT i, 'm' || i FROM generate_series(0, 12) AS s(i)");
+        let made = "i, i % 10, nullif(i % 20, 4), CASE i % 3 WHEN 0 THEN 'it''s' ELSE 'v' END, 'b', i / 50.0";
+        done(client, &format!("INSERT INTO t (k, g, n, v, w, f) SELECT {made} FROM generate_series(1, 100) AS s(i)"));
+    }
+    for (sql, columns, conditions, limit) in ASKED {
+        let (found_columns, found_conditions, found_limit) = asked(&mut client, sql);
+        assert_eq!(found_columns, *columns, "{sql}");
+        assert_eq!(found_conditions, *conditions, "{sql}");
+        assert_eq!(found_limit.as_deref(), *limit, "{sql}");
+        let (mut found, mut expected) = (rows(&mut client, sql), rows(&mut alone, sql));
+        if limit.is_some() {
+            // Which rows they are nobody says.
+            assert!(!found.is_empty(), "{sql}");
+            continue;
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{sql}");
+    }
+    // They send no others.
+    for (condition, most) in [("t.n > 15", 20), ("t.v = 'it''s' AND t.n > 15", 7), ("t.k = 7", 1)] {
+        let count = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert!(alone.value(&count).unwrap().parse::<usize>().unwrap() <= most, "{condition}");
+        let plan = rows(
+            &mut client,
+            &format!("EXPLAIN ANALYZE SELECT m.name, t.w FROM t JOIN m ON m.g = t.g WHERE {condition}"),
+        );
+        let read = rows_read(&plan, "t");
+        assert!(read.parse::<usize>().is_ok_and(|read| (1..=most).contains(&read)), "{condition}: {read}: {plan:?}");
+    }
     fleet.ashlar.check_log();
 }
 

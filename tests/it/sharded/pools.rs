@@ -294,12 +294,12 @@ fn a_session_hears_of_what_is_lost_with_a_statement_that_is_stopped_before_it_be
 }
 
 /// The processes of all connections that Ashlar has.
-fn pids(client: &mut pg::Connection) -> Vec<String> {
+pub(super) fn pids(client: &mut pg::Connection) -> Vec<String> {
     rows(client, "SELECT pid FROM ashlar.backends").concat().into_iter().flatten().collect()
 }
 
 /// Ends processes of a shard from outside, and waits until they are gone.
-fn kill(fleet: &Fleet, pids: &[String]) {
+pub(super) fn kill(fleet: &Fleet, pids: &[String]) {
     let (mut shard, pids) = (fleet.shard(0), pids.join(", "));
     done(&mut shard, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN ({pids})"));
     let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");

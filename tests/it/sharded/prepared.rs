@@ -1,7 +1,8 @@
 //! Prepared statements over pooled connections: their names are the client's, whoever had the connection before; what a shard has refused or
 //! forgotten is asked again; and what a shard says beside an answer reaches the client.
 
-use super::extended::{Answer, Form, Told, ask, prepare, query, run};
+use super::extended::{Answer, Form, Told, ask, describe, parse, prepare, query, run};
+use super::pools::{kill, pids};
 use super::*;
 
 /// One server with one connection for all sessions, and a table with a row.
@@ -52,6 +53,62 @@ fn sessions_that_share_a_connection_have_names_of_their_own() {
         assert_eq!(run_text(&mut b, "s", "2").unwrap(), "two!");
     }
     assert_eq!(a.value(BACKENDS).unwrap(), "1");
+    fleet.ashlar.check_log();
+}
+
+/// What becomes of the only connection, which was told of a statement, before the statement is asked about again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The shard ends its process.
+    Killed,
+    /// Another session has it, whose statement has the same name.
+    Lent,
+}
+
+#[test]
+fn a_statement_is_described_and_runs_where_the_connection_that_knew_it_is_gone() {
+    let fleet = fleet_of_one_connection();
+    let (mut client, mut other, mut watcher) = (fleet.client(), fleet.client(), fleet.client());
+    prepare(&mut other, "s", "SELECT v || '?' FROM t WHERE k = $1").unwrap();
+    // How many connections it befell: of those that are gone nobody may have asked for another one.
+    let mut befall = |fate: Fate| -> usize {
+        if fate == Fate::Killed {
+            let there = pids(&mut watcher);
+            if !there.is_empty() {
+                kill(&fleet, &there);
+            }
+            return there.len();
+        }
+        assert_eq!(run_text(&mut other, "s", "2").unwrap(), "two?");
+        done(&mut other, "BEGIN");
+        done(&mut other, "UPDATE t SET v = v WHERE k = 2");
+        done(&mut other, "COMMIT");
+        1
+    };
+    // Each text is a new one, or what is told of it were known from before.
+    for (fates, sql, column, expected) in [
+        ([Fate::Killed, Fate::Killed], "SELECT v FROM t WHERE k = $1", ("v", 25), "one"),
+        ([Fate::Lent, Fate::Lent], "SELECT v || '!' AS loud FROM t WHERE k = $1", ("loud", 25), "one!"),
+        ([Fate::Killed, Fate::Lent], "SELECT k + 10 AS more FROM t WHERE k = $1", ("more", 20), "11"),
+        ([Fate::Lent, Fate::Killed], "UPDATE t SET v = v WHERE k = $1 RETURNING upper(v) AS high", ("high", 25), "ONE"),
+    ] {
+        let what = format!("{fates:?}: {sql}");
+        let parsed = parse(&mut client, "s", sql).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(parsed, Answer::default(), "{what}");
+        for fate in fates {
+            assert!(befall(fate) > 0, "{what}");
+            let told = describe(&mut client, "s").unwrap_or_else(|error| panic!("{what}: {error}"));
+            let columns: Vec<(&str, i32)> = told.columns.iter().map(|(name, oid, _)| (name.as_str(), *oid)).collect();
+            assert_eq!(columns, [column], "{what}");
+            // Between the two as well.
+            befall(fate);
+            assert_eq!(run_text(&mut client, "s", "1").as_deref(), Ok(expected), "{what}");
+            assert_eq!(run_text(&mut client, "s", "1").as_deref(), Ok(expected), "{what}");
+        }
+        done(&mut client, "DEALLOCATE s");
+        assert!(describe(&mut client, "s").unwrap_err().contains("26000"), "{what}");
+    }
+    assert_eq!(client.value(BACKENDS).unwrap(), "1");
     fleet.ashlar.check_log();
 }
 

@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::bank::{Bank, WORTH};
+use super::members::direct;
+use super::relay::{Act, When};
 use super::*;
 
 const LINES: &str = "health_check_ms = 50\nreplica_lag_max_ms = 300\nfailures_max = 2\nconnect_timeout_ms = 2000";
@@ -19,15 +22,7 @@ impl Group {
         let fleet = Fleet::with(2, LINES);
         let mut client = fleet.client();
         done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
-        let standby = fleet.shards[0].start_standby().unwrap();
-        let (host, port) = (standby.address().ip(), standby.address().port());
-        done(
-            &mut client,
-            &format!(
-                "CREATE SERVER r0 FOREIGN DATA WRAPPER postgres \
-                 OPTIONS (host '{host}', port '{port}', dbname 'postgres', primary 's0')"
-            ),
-        );
+        let standby = standby_of(&fleet.shards[0], &mut client);
         let group = Group { fleet, standby };
         group.until("r0", "up", "standby");
         group
@@ -68,6 +63,20 @@ impl Group {
     fn snapshots_taken(&self) -> usize {
         self.standby.log().matches("SELECT pg_catalog.pg_export_snapshot()").count()
     }
+}
+
+/// A standby of a server, which is made known as `r0`, a replica of `s0`.
+fn standby_of(primary: &Postgres, client: &mut pg::Connection) -> Postgres {
+    let standby = primary.start_standby().unwrap();
+    let (host, port) = (standby.address().ip(), standby.address().port());
+    done(
+        client,
+        &format!(
+            "CREATE SERVER r0 FOREIGN DATA WRAPPER postgres \
+             OPTIONS (host '{host}', port '{port}', dbname 'postgres', primary 's0')"
+        ),
+    );
+    standby
 }
 
 /// Whether a process of a server has last run a statement with this text in it.
@@ -209,6 +218,76 @@ fn a_replica_that_is_lost_is_passed_over_and_one_that_is_promoted_takes_writes()
     let mut standby = pg::Connection::connect(standby.address()).unwrap();
     assert_eq!(standby.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "newer");
     fleet.ashlar.check_log();
+}
+
+/// What is prepared on a server.
+const PREPARED: &str = "SELECT count(*) FROM pg_prepared_xacts";
+
+/// Two shards with a row each, the first of which has a standby, known as `r0`.
+fn bank_with_standby() -> (Bank, Postgres) {
+    let shards = (0..2).map(|_| Postgres::start().unwrap()).collect();
+    let bank = Bank::with(shards, LINES);
+    let mut client = bank.member.ashlar.connect();
+    let standby = standby_of(&bank.shards[0], &mut client);
+    let role = "SELECT role FROM ashlar.shards WHERE name = 'r0'";
+    assert!(wait_for(PATIENCE, || client.value(role).unwrap() == "standby"));
+    (bank, standby)
+}
+
+/// The primary is lost when the standby has all that it has written, and the standby takes its place once `meanwhile` is done.
+fn fail_over(bank: &mut Bank, standby: &Postgres, meanwhile: impl FnOnce(&Bank)) {
+    let written = direct(&bank.shards[0]).value("SELECT pg_current_wal_flush_lsn()").unwrap();
+    let has_all = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
+    assert!(wait_for(PATIENCE, || direct(standby).value(&has_all).unwrap() == "t"));
+    bank.shards[0].kill().unwrap();
+    meanwhile(bank);
+    standby.promote().unwrap();
+}
+
+/// Waits until the promoted standby and the other shard have nothing prepared any more; then they are worth this, and Ashlar sees both.
+fn is_finished(bank: &Bank, standby: &Postgres, worth: [i64; 2]) {
+    for (server, worth) in [standby, &bank.shards[1]].into_iter().zip(worth) {
+        assert!(wait_for(PATIENCE, || direct(server).value(PREPARED).unwrap() == "0"));
+        assert_eq!(direct(server).value("SELECT v FROM bank").unwrap(), worth.to_string());
+    }
+    let mut client = bank.member.ashlar.connect();
+    let sum = (2 * WORTH).to_string();
+    assert!(wait_for(PATIENCE, || client.value("SELECT sum(v) FROM bank").is_ok_and(|found| found == sum)));
+    assert!(wait_for(PATIENCE, || client.query("SELECT gid FROM ashlar.in_doubt").unwrap().is_empty()));
+}
+
+#[test]
+fn what_was_prepared_before_a_promotion_is_finished_on_the_promoted_replica() {
+    let (mut bank, standby) = bank_with_standby();
+    let before = bank.worth();
+    // Who is written to first decides, and the others promise: the shard with the standby is written to last.
+    let keys = [bank.keys[1], bank.keys[0]];
+    bank.member.wire.set("COMMIT PREPARED", 0, When::Before, Act::Hold);
+    let mut client = bank.member.ashlar.connect();
+    let transfer = std::thread::spawn(move || Bank::transfer(&mut client, &keys));
+    bank.member.wire.wait();
+    assert_eq!(direct(&bank.shards[0]).value(PREPARED).unwrap(), "1");
+    fail_over(&mut bank, &standby, |bank| {
+        bank.member.wire.release();
+        // It is decided: its client is told that it is committed, and it is still to be done.
+        transfer.join().unwrap().unwrap();
+    });
+    is_finished(&bank, &standby, [before[0] + 1, before[1] - 1]);
+}
+
+#[test]
+fn what_was_decided_before_a_promotion_is_asked_of_the_promoted_replica() {
+    let (mut bank, standby) = bank_with_standby();
+    let before = bank.worth();
+    // Nobody knows of the decision but the server where it was made.
+    bank.member.wire.set("COMMIT PREPARED", 0, When::Before, Act::Kill);
+    bank.transfer_beside().join().unwrap().unwrap_err();
+    bank.member.wire.wait();
+    bank.member.ashlar.wait().unwrap();
+    assert_eq!(direct(&bank.shards[1]).value(PREPARED).unwrap(), "1");
+    fail_over(&mut bank, &standby, |_| ());
+    bank.member.restart();
+    is_finished(&bank, &standby, [before[0] - 1, before[1] + 1]);
 }
 
 #[test]

@@ -74,18 +74,24 @@ impl Tally {
 }
 
 /// The messages that docs/reference/sharding.md lists, with `...` for what differs.
-fn kinds_of_refusals() -> Vec<String> {
+pub(super) fn kinds_of_refusals() -> Vec<String> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/sharding.md")).unwrap();
     let list = page.split("## What refusals say").nth(1).expect("the page lists what refusals say");
     let list = list.split("\n## ").next().unwrap_or_default();
     let lines = list.lines().filter(|line| line.starts_with("| `"));
     let kinds: Vec<String> = lines.filter_map(|line| line.split('`').nth(1)).map(str::to_owned).collect();
-    assert!(kinds.len() >= 20, "only {} kinds are listed", kinds.len());
+    assert!(kinds.len() >= 80, "only {} kinds are listed", kinds.len());
     kinds
 }
 
+/// Whether what [`refused`] tells is listed there.
+pub(super) fn is_listed(told: &str, kinds: &[String]) -> bool {
+    let message = told.lines().nth(1).unwrap_or_default();
+    kinds.iter().any(|kind| is_of_kind(message, kind))
+}
+
 /// Whether a message is what a kind says.
-fn is_of_kind(message: &str, kind: &str) -> bool {
+pub(super) fn is_of_kind(message: &str, kind: &str) -> bool {
     let mut parts = kind.split("...");
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = message.strip_prefix(first) else { return false };

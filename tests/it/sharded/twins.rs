@@ -1,8 +1,9 @@
 //! The same statements on a fleet and on one PostgreSQL: what each of them answers, and whether that is the same answer.
 
-use ashlar_tests::{Postgres, pg};
+use ashlar_tests::{Ashlar, Postgres, pg};
 
-use super::{Fleet, done};
+use super::slt::{is_of_kind, kinds_of_refusals};
+use super::{Fleet, done, start};
 
 const NUMERIC: u32 = 1700;
 const FLOAT4: u32 = 700;
@@ -148,6 +149,47 @@ impl Twins {
         }
         crate::slt::report(&wrong);
         self.fleet.ashlar.check_log();
+    }
+}
+
+/// What a fleet has refused, held to docs/reference/sharding.md: each message is listed there, or tables of a server without shards are
+/// refused the same.
+pub(super) struct Refusals {
+    kinds: Vec<String>,
+    /// Of the server without shards, which has the same tables.
+    home: pg::Connection,
+    /// Message and statement.
+    pub(super) told: Vec<String>,
+    /// Those that are not on the page.
+    unlisted: Vec<String>,
+    _server: Ashlar,
+}
+
+impl Refusals {
+    /// None yet. `tables`: what makes them.
+    pub(super) fn of(tables: impl IntoIterator<Item = String>) -> Refusals {
+        let mut server = start("");
+        server.expect_log(&["a plan was refused"]);
+        let mut home = server.connect();
+        tables.into_iter().for_each(|sql| done(&mut home, &sql));
+        Refusals { kinds: kinds_of_refusals(), home, told: Vec::new(), unlisted: Vec::new(), _server: server }
+    }
+
+    /// Notes what a fleet has refused.
+    pub(super) fn note(&mut self, sql: &str, protocol: Protocol, found: &Answer) {
+        let (_, message) = found.error.as_ref().expect("a refusal is an error");
+        let told = format!("{message}: {sql}");
+        let is_listed = self.kinds.iter().any(|kind| is_of_kind(message, kind));
+        if !is_listed && !ask(&mut self.home, sql, protocol).is_refusal() {
+            self.unlisted.push(told.clone());
+        }
+        self.told.push(told);
+    }
+
+    /// Fails where something is refused of shards alone, and the page does not say so.
+    pub(super) fn check(&self) {
+        let unlisted = self.unlisted.join("\n");
+        assert!(unlisted.is_empty(), "refused, and docs/reference/sharding.md does not say so:\n{unlisted}");
     }
 }
 

@@ -163,6 +163,31 @@ async fn who_waits_is_given_what_another_pool_frees() {
 }
 
 #[tokio::test]
+async fn who_came_first_is_served_first() {
+    let world = world(2, 10, PATIENCE);
+    let mut held = Some(world.place(&world.a).await);
+    let mut line = Vec::new();
+    for _ in 0..4 {
+        line.push(world.waiter(&world.a).await);
+    }
+    // Who leaves the line changes nothing for those before and behind him.
+    let gone = line.remove(1);
+    gone.abort();
+    assert!(gone.await.is_err());
+    assert_eq!(waiting(&world.a), 3);
+    while !line.is_empty() {
+        drop(held.take());
+        until(|| line.iter().any(JoinHandle::is_finished)).await;
+        let served: Vec<bool> = line.iter().map(JoinHandle::is_finished).collect();
+        assert!(served[0] && !served[1..].contains(&true), "{served:?}");
+        held = Some(line.remove(0).await.unwrap().unwrap());
+        assert_eq!((in_use(&world.a), waiting(&world.a)), (1, line.len()));
+    }
+    drop(held);
+    assert_eq!(in_use(&world.a), 0);
+}
+
+#[tokio::test]
 async fn who_has_waited_much_longer_elsewhere_is_first() {
     let world = world(2, 10, PATIENCE);
     let held = world.place(&world.a).await;

@@ -147,6 +147,24 @@ fn a_key_leads_to_its_shard() {
         ("SELECT * FROM d WHERE day >= DATE '2026-07-01'", "2"),
         ("SELECT * FROM d WHERE day < timestamp '2026-01-01 10:00'", "0,1,2 Concat"),
         ("SELECT * FROM p WHERE m = 1", "0,1,2 Concat"),
+        // Rows as values, with columns besides the key.
+        ("SELECT * FROM a WHERE (k, x) = (4, 1)", "1"),
+        ("SELECT * FROM a WHERE ROW (x, k) = ROW (1, 4)", "1"),
+        ("SELECT * FROM a WHERE (4, 1) = (k, x)", "1"),
+        ("SELECT * FROM a WHERE (k, x) IN ((4, 1), (7, 2))", "1"),
+        ("SELECT * FROM a WHERE (x, k) IN ((1, 4), (2, 5))", "1,2 Concat"),
+        ("SELECT * FROM a WHERE (k, x) = (4, 1) OR x = 2", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE NOT (k, x) = (4, 1)", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE (k, x) <> (4, 1)", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE (x, k) NOT IN ((1, 4))", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE (x, k) < (1, 4)", "0,1,2 Concat"),
+        // Where the first members differ the key may be any.
+        ("SELECT * FROM r WHERE (x, k) < (1, 4)", "0,1,2 Concat"),
+        ("SELECT * FROM r WHERE (x, k) >= (1, 20)", "0,1,2 Concat"),
+        ("SELECT * FROM r WHERE (k, x) = (10, 1)", "1"),
+        ("SELECT * FROM a WHERE (k, x) IN (SELECT k, x FROM c)", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE (k, x) IN (SELECT k, x FROM c WHERE k = 4)", "1"),
+        ("SELECT * FROM a WHERE (k, x) IN (SELECT x, k FROM c)", "engine..."),
         ("SELECT * FROM local", "elsewhere"),
     ]);
     let world = World::new();
@@ -154,6 +172,8 @@ fn a_key_leads_to_its_shard() {
     assert_eq!(both.len(), 1, "{both}");
     assert_eq!(world.goes("SELECT * FROM p WHERE (m, n) = (1, 'x')", &[]), both);
     assert_eq!(world.goes("SELECT * FROM p WHERE (m, n) IN ((1, 'x'))", &[]), both);
+    assert_eq!(world.goes("SELECT * FROM p WHERE (n, x, m) = ('x', 5, 1)", &[]), both);
+    assert_eq!(world.goes("SELECT * FROM p WHERE (m, x) = (1, 5)", &[]), "0,1,2 Concat");
     assert_eq!(world.goes("SELECT * FROM p WHERE m = 1 AND (n = 'x' OR (n = 'x' AND x = 2))", &[]), both);
 }
 
@@ -172,6 +192,12 @@ fn parameters_lead_to_their_shards() {
     assert_eq!(world.goes("SELECT * FROM a WHERE k IN ($1, $2)", &[text(20, "4"), text(20, "6")]), "0,1 Concat");
     assert_eq!(world.goes("SELECT * FROM a WHERE k = $1::int8", &[text(20, "4")]), "1");
     assert_eq!(world.goes("SELECT * FROM a WHERE k = $1::numeric", &[text(1700, "4")]), "0,1,2 Concat");
+    let row = "SELECT * FROM a WHERE (k, x) = ($1, $2)";
+    assert_eq!(world.goes(row, &[text(20, "4"), text(23, "1")]), "1");
+    assert_eq!(world.goes(row, &[text(20, "5"), text(23, "4")]), "2");
+    let rows = "SELECT * FROM a WHERE (x, k) IN ((1, $1), ($3, $2))";
+    assert_eq!(world.goes(rows, &[text(20, "4"), text(20, "7"), text(23, "2")]), "1");
+    assert_eq!(world.goes(rows, &[text(20, "4"), text(20, "5"), text(23, "2")]), "1,2 Concat");
     let uuid = "SELECT * FROM u WHERE g = $1";
     let one = world.goes(uuid, &[text(2950, "c0ffee00-1234-5678-9abc-def012345678")]);
     assert_eq!(world.goes("SELECT * FROM u WHERE g = 'C0FFEE00-1234-5678-9abc-def012345678'", &[]), one);

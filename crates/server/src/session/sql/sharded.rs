@@ -465,7 +465,7 @@ impl SqlSession {
         let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
         if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
             return Err(Error::unsupported(
-                "writing to several shards at isolation level REPEATABLE READ is not supported here",
+                "writing to several shards at isolation level REPEATABLE READ is not supported",
             )
             .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
         }

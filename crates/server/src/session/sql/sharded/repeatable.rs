@@ -63,7 +63,7 @@ impl SqlSession {
             return Err(apart());
         }
         self.common().map(Some).ok_or_else(|| {
-            Error::unsupported("a query over several shards at isolation level REPEATABLE READ is not supported here")
+            Error::unsupported("a query over several shards at isolation level REPEATABLE READ is not supported")
                 .with_hint("Begin the transaction with this query, or after SET sharded_reads = 'snapshot'.")
         })
     }
