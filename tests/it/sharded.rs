@@ -29,6 +29,7 @@ mod hint;
 mod inserts;
 mod keyless;
 mod killed;
+mod listen;
 mod lookups;
 mod maintain;
 mod mappings;

@@ -3,7 +3,7 @@
 //! UTF-8, C.UTF-8, UTC, no fsync, loopback or an island only, trusting. As root it runs as an unprivileged user, which PostgreSQL demands.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,6 +40,22 @@ impl Postgres {
             Ok(())
         };
         Postgres::start_with(&open, Some(island))
+    }
+
+    /// Starts a cluster of its own all of whose data are in this folder: but for its log, it writes nowhere else.
+    pub fn start_in(folder: &Path) -> Result<Postgres> {
+        let apart = |bin: &Path, data: &Path, owner: Option<(u32, u32)>| {
+            // Named after the directory of the process, so that a second attempt has a folder of its own.
+            let name = data.parent().and_then(Path::file_name).context("a directory without a name")?;
+            let own = folder.join(name);
+            std::fs::create_dir(&own)?;
+            if let Some((uid, gid)) = owner {
+                chown(&own, Some(uid), Some(gid))?;
+            }
+            symlink(&own, data)?;
+            init(bin, data, owner)
+        };
+        Postgres::start_with(&apart, None)
     }
 
     /// Starts a standby that follows this server.

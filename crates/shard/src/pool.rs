@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A session and the connections that it borrows are on one thread, so the lock of a pool is taken by that thread. Others take it
-//! for a few instructions: to count for `ashlar.pools`, and to take away one connection that is idle, or bring the right to make one,
-//! where there are too few (`line`). The pool of the query pool is shared by its threads.
+//! for a few instructions: to copy the counts of one server (`statistics`), to take away one connection that is idle, or bring the right
+//! to make one, where there are too few (`line`), and where a server is not what it was (`forget`). They allocate and free nothing
+//! meanwhile. The pool of the query pool is shared by its threads.
 //! Never lends a connection that is in the middle of something: it is closed instead, and what it runs is cancelled.
 
 mod bound;
@@ -26,7 +27,7 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-use self::line::{Line, Lines};
+use self::line::Lines;
 pub(crate) use self::session_keep::Held;
 pub use self::session_keep::Keep;
 use self::session_keep::Ticket;
@@ -93,6 +94,8 @@ pub struct Pool {
     bounds: Arc<Bounds>,
     /// By server. While the lock is held nothing is closed, and nobody waited for.
     lines: Mutex<Lines>,
+    /// Of its connections that are there, for whoever asks: under a lock of their own, which nobody takes to lend one.
+    cards: Mutex<Vec<Weak<Card>>>,
 }
 
 impl Pool {
@@ -105,7 +108,8 @@ impl Pool {
         payer: Option<Arc<dyn Payer>>,
         bounds: Arc<Bounds>,
     ) -> Arc<Self> {
-        let pool = Arc::new(Self { name: name.to_owned(), purpose, config, payer, bounds, lines: Mutex::default() });
+        let (lines, cards) = (Mutex::default(), Mutex::default());
+        let pool = Arc::new(Self { name: name.to_owned(), purpose, config, payer, bounds, lines, cards });
         if let Some(period) = sweep_period(&config)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -185,9 +189,8 @@ impl Pool {
         let card = Card::new(&made);
         if let Some(line) = self.lines.lock().get_mut(&server.name) {
             line.counts.made += 1;
-            line.cards.retain(|card| card.strong_count() > 0);
-            line.cards.push(Arc::downgrade(&card));
         }
+        self.show(&card);
         made.card = Some(card);
         Ok(made)
     }

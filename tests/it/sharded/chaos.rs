@@ -1,6 +1,6 @@
 //! A bank whose accounts lie on three shards, behind two Ashlars that die all the time, at any message; shards and clients die too. Each
 //! transfer writes into the books what it has moved: in the end the accounts are what the books say, and every transfer that was
-//! acknowledged is in them.
+//! acknowledged is in them. Now and then nobody dies for a moment: then nothing that was left may be in doubt for longer than is stated.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::members::{Member, direct, wait_until_finished};
+use super::members::{IN_DOUBT_MAX, Member, direct, wait_until_finished};
 use super::relay::When;
 use super::*;
 use crate::random::Random;
@@ -20,25 +20,40 @@ const CLIENTS: usize = 3;
 const ACCOUNTS: i64 = 60;
 const WORTH: i64 = 1000;
 
-/// Deaths of Ashlars after which it is enough: about half a minute of them on two cores that do nothing else.
-const DEATHS: usize = 200;
+/// Deaths of Ashlars, of shards, which die in two ways in turn, and of clients without which it is not enough.
+const DEATHS: usize = 300;
+const DEATHS_OF_SHARDS: usize = 30;
+const DEATHS_OF_CLIENTS: usize = 30;
 
 /// Deaths of Ashlars between two of shards.
-const DEATHS_PER_SHARD: usize = 20;
+const DEATHS_PER_SHARD: usize = 6;
 
-/// Deaths of shards without which it is not enough: each of three shards in both ways.
-const DEATHS_OF_SHARDS: usize = 6;
+/// Deaths of Ashlars between two times that nobody dies.
+const DEATHS_PER_PEACE: usize = 30;
+
+/// Those who make others die: one for each Ashlar, and one for all shards.
+const GHOSTS: usize = MEMBERS + 1;
+
+/// A client dies with one in so many of its transfers.
+const TRANSFERS_PER_DEATH: u64 = 15;
 
 /// A shard that is back is found soon.
 const LINES: &str = "health_check_ms = 50";
 
 /// How long that may take, on a machine that does something else.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(420);
 
 struct Scene {
     is_over: AtomicBool,
     deaths: AtomicUsize,
     deaths_of_shards: AtomicUsize,
+    deaths_of_clients: AtomicUsize,
+    /// Since when all shards can be reached.
+    there_since: Mutex<Option<Instant>>,
+    /// Nobody is to die.
+    is_peace: AtomicBool,
+    /// So many ghosts wait for the end of that.
+    at_rest: AtomicUsize,
     doors: Vec<Mutex<SocketAddr>>,
 }
 
@@ -49,7 +64,18 @@ impl Scene {
 
     /// Whether as many have died as shall.
     fn is_enough(&self) -> bool {
-        self.deaths.load(Ordering::SeqCst) >= DEATHS && self.deaths_of_shards.load(Ordering::SeqCst) >= DEATHS_OF_SHARDS
+        self.deaths.load(Ordering::SeqCst) >= DEATHS
+            && self.deaths_of_shards.load(Ordering::SeqCst) >= DEATHS_OF_SHARDS
+            && self.deaths_of_clients.load(Ordering::SeqCst) >= DEATHS_OF_CLIENTS
+    }
+
+    /// Between two deaths: waits where nobody is to die.
+    fn rest(&self) {
+        if self.is_peace.load(Ordering::SeqCst) {
+            self.at_rest.fetch_add(1, Ordering::SeqCst);
+            wait_for(TIME_MAX, || !self.is_peace.load(Ordering::SeqCst) || self.is_over());
+            self.at_rest.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// A connection to a member, as soon as it is alive; `None` when all is over.
@@ -87,8 +113,9 @@ impl Scene {
                 .iter()
                 .try_for_each(|sql| connection.query(sql).map(drop));
                 if moved.is_ok() {
-                    if random.one_in(30) {
+                    if random.one_in(TRANSFERS_PER_DEATH) {
                         // A client that does not live to hear of it.
+                        self.deaths_of_clients.fetch_add(1, Ordering::SeqCst);
                         let _ = connection.send(&pg::message(b'Q', &[b"COMMIT\0"]));
                         break;
                     }
@@ -109,6 +136,7 @@ impl Scene {
     fn haunt(&self, at: usize, member: &mut Member, seed: u64) {
         let mut random = Random::from_seed(seed);
         while !self.is_over() {
+            self.rest();
             let when = if random.one_in(2) { When::Before } else { When::After };
             member.wire.die_after(random.below(80), when);
             let goes_on = wait_for(PATIENCE, || member.wire.is_sprung() || self.is_over());
@@ -127,10 +155,14 @@ impl Scene {
     fn haunt_shards(&self, shards: &mut [Postgres]) {
         for (number, victim) in (0..shards.len()).cycle().enumerate() {
             let next = self.deaths.load(Ordering::SeqCst) + DEATHS_PER_SHARD;
-            wait_for(TIME_MAX, || self.deaths.load(Ordering::SeqCst) >= next || self.is_over());
+            wait_for(TIME_MAX, || {
+                self.rest();
+                self.deaths.load(Ordering::SeqCst) >= next || self.is_over()
+            });
             if self.is_over() {
                 return;
             }
+            *self.there_since.lock().unwrap() = None;
             if number % 2 == 0 {
                 shards[victim].kill().unwrap();
             } else {
@@ -138,8 +170,100 @@ impl Scene {
                 shards[victim].wait().unwrap();
             }
             shards[victim].start_again().unwrap();
+            *self.there_since.lock().unwrap() = Some(Instant::now());
             self.deaths_of_shards.fetch_add(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// How old the oldest is that a shard has prepared and not finished, in milliseconds; 0 where there is none.
+const OLDEST: &str = "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - prepared) * 1000), 0)::bigint \
+                      FROM pg_prepared_xacts";
+
+/// Looks all the time how long anything is in doubt.
+struct Watcher<'a> {
+    scene: &'a Scene,
+    addresses: Vec<SocketAddr>,
+    /// To the shards, as far as they are there.
+    connections: Vec<Option<pg::Connection>>,
+    watched: Watched,
+}
+
+/// What a watcher has seen.
+#[derive(Default)]
+struct Watched {
+    /// The longest that anything was in doubt while all shards could be reached, Ashlars dying or not.
+    longest: Duration,
+    /// The same of the times that nobody died, each counted from its begin, and how many these were.
+    longest_in_peace: Duration,
+    peaces: usize,
+}
+
+impl Watcher<'_> {
+    fn new(scene: &Scene, addresses: Vec<SocketAddr>) -> Watcher<'_> {
+        let connections = addresses.iter().map(|_| None).collect();
+        Watcher { scene, addresses, connections, watched: Watched::default() }
+    }
+
+    /// Until all is over.
+    fn watch(mut self) -> Watched {
+        let mut next = DEATHS_PER_PEACE;
+        wait_for(TIME_MAX, || {
+            if let Some(age) = self.look() {
+                self.watched.longest = self.watched.longest.max(age);
+            }
+            if self.scene.deaths.load(Ordering::SeqCst) >= next {
+                self.have_peace();
+                next = self.scene.deaths.load(Ordering::SeqCst) + DEATHS_PER_PEACE;
+            }
+            self.scene.is_over()
+        });
+        self.watched
+    }
+
+    /// How long the oldest that is prepared on any shard has been in doubt since all of them can be reached; `None` where one cannot be.
+    fn look(&mut self) -> Option<Duration> {
+        let since = (*self.scene.there_since.lock().unwrap())?;
+        let mut oldest = Duration::ZERO;
+        for (address, connection) in self.addresses.iter().zip(&mut self.connections) {
+            if connection.is_none() {
+                *connection = pg::Connection::connect(*address).ok();
+            }
+            let Ok(age) = connection.as_mut()?.value(OLDEST) else {
+                *connection = None;
+                return None;
+            };
+            oldest = oldest.max(Duration::from_millis(age.parse().unwrap()));
+        }
+        // None has gone meanwhile.
+        let is_same = *self.scene.there_since.lock().unwrap() == Some(since);
+        is_same.then(|| oldest.min(since.elapsed()))
+    }
+
+    /// Nobody dies until all has been finished that was in doubt before: the bound holds from here on, since all shards and Ashlars are
+    /// there. Clients go on.
+    fn have_peace(&mut self) {
+        let scene = self.scene;
+        scene.is_peace.store(true, Ordering::SeqCst);
+        let is_peace = wait_for(PATIENCE, || scene.at_rest.load(Ordering::SeqCst) == GHOSTS || scene.is_over());
+        assert!(is_peace, "somebody goes on dying");
+        let begin = Instant::now();
+        let mut longest = Duration::ZERO;
+        let is_finished = wait_for(IN_DOUBT_MAX, || {
+            // Before the look: what was prepared before the begin is older than this.
+            let passed = begin.elapsed();
+            let Some(age) = self.look() else { return scene.is_over() };
+            longest = longest.max(age.min(begin.elapsed()));
+            age < passed || scene.is_over()
+        });
+        assert!(is_finished, "something is in doubt for more than {IN_DOUBT_MAX:?} in which nobody died");
+        if !scene.is_over() {
+            self.watched.longest_in_peace = self.watched.longest_in_peace.max(longest);
+            self.watched.peaces += 1;
+        }
+        scene.is_peace.store(false, Ordering::SeqCst);
+        let is_over = wait_for(PATIENCE, || scene.at_rest.load(Ordering::SeqCst) == 0 || scene.is_over());
+        assert!(is_over, "somebody goes on resting");
     }
 }
 
@@ -164,11 +288,16 @@ fn the_books_are_right_whoever_dies_when() {
         is_over: AtomicBool::new(false),
         deaths: AtomicUsize::new(0),
         deaths_of_shards: AtomicUsize::new(0),
+        deaths_of_clients: AtomicUsize::new(0),
+        there_since: Mutex::new(Some(Instant::now())),
+        is_peace: AtomicBool::new(false),
+        at_rest: AtomicUsize::new(0),
         doors: members.iter().map(|member| Mutex::new(member.ashlar.pg())).collect(),
     };
     let seeds: Vec<u64> = (0..MEMBERS * (CLIENTS + 1)).map(|_| random.next()).collect();
+    let addresses: Vec<SocketAddr> = shards.iter().map(Postgres::address).collect();
     let begin = Instant::now();
-    let acknowledged: Vec<i64> = std::thread::scope(|scope| {
+    let (acknowledged, watched): (Vec<i64>, Watched) = std::thread::scope(|scope| {
         let scene = &scene;
         let mut seeds = seeds.into_iter();
         let mut clients = Vec::new();
@@ -183,13 +312,17 @@ fn the_books_are_right_whoever_dies_when() {
         }
         let shards = &mut shards;
         ghosts.push(scope.spawn(move || scene.haunt_shards(shards)));
+        let watcher = scope.spawn(move || Watcher::new(scene, addresses).watch());
         // It ends early where somebody has failed.
-        wait_for(TIME_MAX, || scene.is_enough() || ghosts.iter().any(|ghost| ghost.is_finished()));
+        let has_failed = || watcher.is_finished() || ghosts.iter().any(|ghost| ghost.is_finished());
+        wait_for(TIME_MAX, || scene.is_enough() || has_failed());
         scene.is_over.store(true, Ordering::SeqCst);
         ghosts.into_iter().for_each(|ghost| ghost.join().unwrap());
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        let acknowledged: Vec<i64> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        (acknowledged, watcher.join().unwrap())
     });
-    let (deaths, of_shards) = (scene.deaths.load(Ordering::SeqCst), scene.deaths_of_shards.load(Ordering::SeqCst));
+    let [deaths, of_shards, of_clients] =
+        [&scene.deaths, &scene.deaths_of_shards, &scene.deaths_of_clients].map(|deaths| deaths.load(Ordering::SeqCst));
     let time = begin.elapsed();
 
     wait_until_finished(&shards);
@@ -209,8 +342,12 @@ fn the_books_are_right_whoever_dies_when() {
     let lost: Vec<&i64> = acknowledged.iter().filter(|number| !written.contains(number)).collect();
     assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
     let (told, kept) = (acknowledged.len(), books.len());
-    eprintln!("{deaths} deaths and {of_shards} of shards in {time:?}, {told} transfers acknowledged, {kept} committed");
-    assert!(scene.is_enough(), "{deaths} deaths and {of_shards} of shards only, in {time:?}");
+    let died = format!("{deaths} deaths, {of_shards} of shards, {of_clients} of clients in {time:?}");
+    eprintln!("{died}, {told} transfers acknowledged, {kept} committed");
+    let Watched { longest, longest_in_peace, peaces } = watched;
+    eprintln!("in doubt for {longest:?} at most; for {longest_in_peace:?} the {peaces} times that nobody died");
+    assert!(scene.is_enough(), "only {died}");
+    assert!(peaces >= DEATHS / DEATHS_PER_PEACE / 2, "nobody died {peaces} times only");
     assert!(acknowledged.len() > 100, "{} transfers only", acknowledged.len());
     // Both of them see the same, and it has not become more or less.
     for member in &members {

@@ -1,5 +1,5 @@
-//! Shards that have no room: no disk, no connections. What needs some fails with what the shard says and its name, nothing is done by half, and
-//! when there is room again all goes on.
+//! Shards that have no room: no disk for tables, none for what they write first, no connections. What needs some fails with what the shard says
+//! and its name, nothing is done by half, and when there is room again all goes on.
 
 use ashlar_tests::disk::SmallDisk;
 use ashlar_tests::process::{PATIENCE, wait_for};
@@ -75,6 +75,62 @@ fn a_shard_with_a_full_disk_is_named_and_nothing_is_done_by_half() {
     }
     bank.check();
     bank.member.ashlar.check_log();
+}
+
+/// Room for a cluster with one segment of what it writes first, and for a second one.
+const DISK_MEBIBYTES: u32 = 128;
+
+/// The steps of a commit at which a shard has no room for what it writes first: what it is sent, which of two shards that is, and whether the
+/// transaction is committed then.
+const STEPS_WITHOUT_ROOM: &[(&str, usize, bool)] =
+    &[("PREPARE TRANSACTION", 1, false), ("INSERT INTO ashlar.decisions", 0, false), ("COMMIT PREPARED", 1, true)];
+
+#[test]
+fn a_shard_that_ends_as_its_disk_is_full_has_all_or_nothing_when_there_is_room_again() {
+    for (text, victim, is_decided) in STEPS_WITHOUT_ROOM.iter().copied() {
+        let disk = match SmallDisk::mount(DISK_MEBIBYTES) {
+            Ok(disk) => disk,
+            Err(error) => return skipped(&format!("{error:#}")),
+        };
+        let shard = |at: usize| if at == victim { Postgres::start_in(disk.path()) } else { Postgres::start() };
+        let mut bank = Bank::with((0..2).map(|at| shard(at).unwrap()).collect(), "health_check_ms = 50");
+        // The table of decisions is there, so that what is held needs no room but for itself.
+        Bank::transfer(&mut bank.member.ashlar.connect(), &bank.keys).unwrap();
+        // And what was decided has been cleared away: nobody else writes there from here on.
+        let decided = "SELECT count(*) FROM ashlar.decisions WHERE is_committed";
+        assert!(wait_for(PATIENCE, || direct(&bank.shards[0]).value(decided).unwrap() == "0"));
+        wait_until_finished(&bank.shards);
+        let before = bank.worth();
+        let mut inside = direct(&bank.shards[victim]);
+        bank.member.wire.set(text, 0, When::Before, Act::Hold);
+        let transfer = bank.transfer_beside();
+        bank.member.wire.wait();
+        disk.fill().unwrap();
+        // The file that it writes first is full too: whatever is to last needs another one.
+        done(&mut inside, "SELECT pg_switch_wal()");
+        bank.member.wire.release();
+        let has_ended = || bank.shards[victim].log().contains("No space left on device");
+        assert!(wait_for(PATIENCE, has_ended), "{text}: there was room");
+        // Nor can it start again by itself; in the middle of which it may be.
+        bank.shards[victim].kill().unwrap();
+        disk.free().unwrap();
+        bank.shards[victim].start_again().unwrap();
+        let answer = transfer.join().unwrap();
+        wait_until_finished(&bank.shards);
+        let has_moved = bank.has_moved(&before);
+        assert_eq!(has_moved, is_decided, "{text}: {answer:?}");
+        match answer {
+            Ok(()) => assert!(has_moved, "{text}"),
+            Err(error) => assert!(!has_moved || error.contains("08007"), "{text}: {error}"),
+        }
+        let mut client = bank.member.ashlar.connect();
+        assert!(
+            wait_for(PATIENCE, || client.query("SELECT sum(v) FROM bank").is_ok()),
+            "{text}: it is not found again"
+        );
+        bank.check();
+        bank.member.ashlar.check_log();
+    }
 }
 
 /// Client processes of a shard but the one that asks.

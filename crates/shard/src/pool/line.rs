@@ -18,7 +18,7 @@
 //! [`MOVE_AFTER`] later.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashlar_base::scope::{self, Name};
@@ -26,7 +26,7 @@ use ashlar_base::{Error, Result, clock};
 use tokio::sync::oneshot;
 
 use super::bound::{Bound, MOVE_AFTER, Purpose};
-use super::{Card, Pool, Slot, busy};
+use super::{Pool, Slot, busy};
 use crate::backend::Backend;
 use crate::server::Server;
 
@@ -50,10 +50,6 @@ impl Lines {
         self.all.get_mut(place)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Line)> {
-        self.all.iter().map(|line| (&line.server.name, line))
-    }
-
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Line> {
         self.all.iter_mut()
     }
@@ -64,7 +60,7 @@ pub(super) struct Line {
     /// Its place among the lines of the pool.
     pub(super) place: usize,
     /// As it was declared when it was first needed: its name is the same for ever.
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     /// What was given back last is last.
     #[expect(clippy::vec_box, reason = "a lease has its box already, and is moved about")]
     pub(super) idle: Vec<Box<Backend>>,
@@ -72,8 +68,6 @@ pub(super) struct Line {
     pub(super) open: usize,
     /// Since when each waits. There is nobody where something is idle.
     pub(super) waiting: VecDeque<(Instant, oneshot::Sender<Slot>)>,
-    /// Those that are there, for whoever asks.
-    pub(super) cards: Vec<Weak<Card>>,
     pub(super) counts: Counts,
     /// How often what was open has been forgotten: a connection of an earlier time is not lent again.
     pub(super) generation: u64,
@@ -89,7 +83,7 @@ pub(super) struct Line {
 }
 
 /// What has happened since the start.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     /// Connections that were made.
     pub(super) made: u64,
@@ -114,7 +108,6 @@ impl Line {
             idle: Vec::new(),
             open: 0,
             waiting: VecDeque::new(),
-            cards: Vec::new(),
             counts: Counts::default(),
             generation: 0,
             bound,

@@ -1,14 +1,16 @@
 //! Statistics of pools and their connections, shown by `ashlar.pools`, `ashlar.backends` and the metrics page.
 //!
-//! The pools count as they go; a reader takes the lock of each pool while it counts.
+//! The pools count as they go. A reader has the lock of a pool, which the pool's thread lends by, only while it copies the counts of one
+//! server, and makes texts of them afterwards; connections are found without that lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::{Line, Pool};
+use super::Pool;
+use super::line::Counts;
 use crate::backend::Backend;
-use crate::server::Mapping;
+use crate::server::{Mapping, Server};
 
 /// A pool's connections to one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +113,7 @@ pub struct ConnectionStatistics {
 
 /// What a connection shows of itself to others than the thread that uses it.
 pub(crate) struct Card {
+    server: Arc<Server>,
     pid: i32,
     mapping: Arc<Mapping>,
     made: Instant,
@@ -127,8 +130,9 @@ const KEPT: u8 = 2;
 impl Card {
     /// Of a connection that has just been made.
     pub(super) fn new(backend: &Backend) -> Arc<Self> {
-        let (pid, mapping, made) = (backend.pid(), Arc::clone(backend.mapping()), backend.made);
-        Arc::new(Self { pid, mapping, made, state: AtomicU8::new(IN_USE), lent: AtomicU64::new(0) })
+        let (server, mapping) = (Arc::clone(backend.server()), Arc::clone(backend.mapping()));
+        let (pid, made) = (backend.pid(), backend.made);
+        Arc::new(Self { server, pid, mapping, made, state: AtomicU8::new(IN_USE), lent: AtomicU64::new(0) })
     }
 
     pub(super) fn lend(&self) {
@@ -145,37 +149,72 @@ impl Card {
     }
 }
 
+/// The numbers of a line at one moment, copied under the lock of its pool.
+struct Copied {
+    server: Arc<Server>,
+    idle: usize,
+    open: usize,
+    waiting: usize,
+    /// Since when the first of them waits.
+    first: Option<Instant>,
+    counts: Counts,
+}
+
 impl Pool {
     /// What it does, by server.
     pub fn statistics(&self) -> Vec<LineStatistics> {
-        let lines = self.lines.lock();
-        let statistics = |(server, line): (&String, &Line)| LineStatistics {
-            server: server.clone(),
+        // A line is for good, and at one place: so the lock need not be held from one to the next.
+        (0_usize..).map_while(|place| self.copied(place)).map(|copied| self.told(&copied)).collect()
+    }
+
+    /// The numbers of the line at a place, where there is one. What the lock is held for is these few copies: it allocates nothing.
+    fn copied(&self, place: usize) -> Option<Copied> {
+        let mut lines = self.lines.lock();
+        let line = lines.at(place)?;
+        Some(Copied {
+            server: Arc::clone(&line.server),
+            idle: line.idle.len(),
+            open: line.open,
+            waiting: line.waiting.len(),
+            first: line.waiting.front().map(|(since, _)| *since),
+            counts: line.counts,
+        })
+    }
+
+    fn told(&self, copied: &Copied) -> LineStatistics {
+        let Copied { server, idle, open, waiting, first, counts } = copied;
+        LineStatistics {
+            server: server.name.clone(),
             pool: self.name.clone(),
             connections_max: self.config.connections_for(self.purpose),
-            idle: line.idle.len(),
-            in_use: line.open - line.idle.len(),
-            waiting: line.waiting.len(),
-            oldest_wait: line.waiting.front().map(|(since, _)| since.elapsed()),
-            waits: line.counts.waits,
-            waited: line.counts.waited,
-            timeouts: line.counts.timeouts,
-            refused: line.counts.refused,
-            made: line.counts.made,
-            lent: line.counts.lent,
-            taken: line.counts.taken,
-        };
-        lines.iter().map(statistics).collect()
+            idle: *idle,
+            in_use: open - idle,
+            waiting: *waiting,
+            oldest_wait: first.map(|since| since.elapsed()),
+            waits: counts.waits,
+            waited: counts.waited,
+            timeouts: counts.timeouts,
+            refused: counts.refused,
+            made: counts.made,
+            lent: counts.lent,
+            taken: counts.taken,
+        }
+    }
+
+    /// Keeps the card of a connection that has been made, for whoever asks.
+    pub(super) fn show(&self, card: &Arc<Card>) {
+        let mut cards = self.cards.lock();
+        cards.retain(|card| card.strong_count() > 0);
+        cards.push(Arc::downgrade(card));
     }
 
     /// Its connections.
     pub fn connections(&self) -> Vec<ConnectionStatistics> {
-        let lines = self.lines.lock();
-        let cards = lines.iter().flat_map(|(server, line)| line.cards.iter().map(move |card| (server, card)));
-        let connection = |(server, card): (&String, &std::sync::Weak<Card>)| {
+        let cards = self.cards.lock().clone();
+        let connection = |card: &Weak<Card>| {
             let card = card.upgrade()?;
             Some(ConnectionStatistics {
-                server: server.clone(),
+                server: card.server.name.clone(),
                 pool: self.name.clone(),
                 pid: card.pid,
                 login: card.mapping.user.clone(),
@@ -184,6 +223,6 @@ impl Pool {
                 lent: card.lent.load(Ordering::Relaxed),
             })
         };
-        cards.filter_map(connection).collect()
+        cards.iter().filter_map(connection).collect()
     }
 }

@@ -323,3 +323,32 @@ async fn as_many_are_made_early_as_there_shall_be() {
     assert!(bound.close_needless(Purpose::Sessions) && !bound.close_needless(Purpose::Sessions));
     drop(held);
 }
+
+#[tokio::test]
+async fn each_server_is_counted_by_itself() {
+    let world = world(8, 10, PATIENCE);
+    let a = &world.a;
+    let other = Arc::new(Server { name: "s1".to_owned(), ..(*world.server).clone() });
+    let held = [world.place(a).await, world.place(a).await, a.enter(&other).await.unwrap()];
+    let told: Vec<(String, usize)> = a.statistics().into_iter().map(|line| (line.server, line.in_use)).collect();
+    assert_eq!(told, [("s0".to_owned(), 2), ("s1".to_owned(), 1)]);
+    drop(held);
+    assert_eq!(in_use(a), 0);
+    assert!(world.b.statistics().is_empty());
+}
+
+#[tokio::test]
+async fn who_looks_at_connections_does_not_take_the_lock_that_they_are_lent_under() {
+    let world = world(4, 10, PATIENCE);
+    let held = world.place(&world.a).await;
+    let lines = world.a.lines.lock();
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let pool = Arc::clone(&world.a);
+    let looking = std::thread::spawn(move || sender.send(pool.connections()));
+    let seen = receiver.recv_timeout(PATIENCE);
+    drop(lines);
+    looking.join().unwrap().unwrap();
+    // The place is there, and its connection has not been made.
+    assert_eq!(seen, Ok(Vec::new()));
+    drop(held);
+}
