@@ -2,9 +2,11 @@
 //!
 //! A locked row is a line of the kind `tuple`, in the mode that PostgreSQL has for the strength of the lock; its number is
 //! nobody's address here, so `page` and `tuple` are NULL and `virtualxid` holds the hash of the row's key, the same for all
-//! who want the same row. Whoever holds a lock in a table has a line of the kind `relation` too, as in PostgreSQL.
+//! who want the same row. Whoever holds a lock in a table has a line of the kind `relation` too, as in PostgreSQL. Advisory locks are
+//! shown as there.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use ashlar_base::{Result, Value, clock};
 
@@ -24,6 +26,10 @@ pub(super) const TABLES: &[Definition] = &[Definition {
 
 fn fill(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     let (now, wall) = (clock::monotonic(), clock::wall_micros());
+    let time_of = |since: Instant| {
+        let waited = now.saturating_duration_since(since).as_micros();
+        Value::Timestamp(wall.saturating_sub(i64::try_from(waited).unwrap_or(i64::MAX)))
+    };
     for (_, table) in picture.catalog.tables() {
         let Table::Grid(region) = table else { continue };
         let relation = Value::Int8(i64::from(region.id().0));
@@ -31,10 +37,7 @@ fn fill(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         let pid = |pid: i32| if pid == 0 { Value::Null } else { Value::Int4(pid) };
         let mut holders = BTreeSet::new();
         for lock in region.locks() {
-            let since = lock.waits_since.map(|since| {
-                let waited = now.saturating_duration_since(since).as_micros();
-                Value::Timestamp(wall.saturating_sub(i64::try_from(waited).unwrap_or(i64::MAX)))
-            });
+            let since = lock.waits_since.map(time_of);
             if since.is_none() {
                 holders.insert(lock.pid);
             }
@@ -59,6 +62,26 @@ fn fill(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("granted", Value::Bool(true)),
             ])?;
         }
+    }
+    // They are the store's; any of its tables tells them, and there always is one.
+    let mut regions = picture.catalog.tables().filter_map(|(_, table)| match table {
+        Table::Grid(region) => Some(region),
+        _ => None,
+    });
+    for lock in regions.next().map_or_else(Vec::new, |region| region.other_locks()) {
+        let (class, object, part) = lock.object;
+        let since = lock.waits_since.map(time_of);
+        rows.push([
+            ("locktype", string("advisory")),
+            ("database", Value::Int8(DATABASE_OID)),
+            ("classid", Value::Int8(i64::from(class))),
+            ("objid", Value::Int8(i64::from(object))),
+            ("objsubid", Value::Int2(part)),
+            ("pid", Value::Int4(lock.pid)),
+            ("mode", string(lock.mode())),
+            ("granted", Value::Bool(since.is_none())),
+            ("waitstart", since.unwrap_or(Value::Null)),
+        ])?;
     }
     Ok(())
 }

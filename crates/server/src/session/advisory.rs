@@ -6,9 +6,10 @@
 //! looks for a circle that may go through both.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Instant;
 
-use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_store::{OtherWaits, RowWaits, Store};
+use ashlar_base::{Error, ErrorCode, Result, clock};
+use ashlar_store::{OtherLock, OtherWaits, RowWaits, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -65,7 +66,32 @@ struct Waiter {
     ticket: u64,
     session: i32,
     is_shared: bool,
+    since: Instant,
     granted: oneshot::Sender<()>,
+}
+
+impl Key {
+    /// The three numbers by which PostgreSQL tells it.
+    fn object(self) -> (u32, u32, i16) {
+        let halves = |number: i64| {
+            let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+            (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+        };
+        match self {
+            Self::One(number) => {
+                let (high, low) = halves(number);
+                (high, low, 1)
+            }
+            Self::Two(first, second) => (first.cast_unsigned(), second.cast_unsigned(), 2),
+        }
+    }
+}
+
+impl Waiter {
+    fn told(&self, key: Key) -> OtherLock {
+        let (pid, is_shared) = (self.session, self.is_shared);
+        OtherLock { pid, object: key.object(), is_shared, waits_since: Some(self.since) }
+    }
 }
 
 impl Lock {
@@ -157,13 +183,24 @@ impl OtherWaits for AdvisoryLocks {
         let table = self.table.lock();
         let key = table.waits.get(&pid)?;
         let waiter = table.locks.get(key)?.queue.iter().find(|waiter| waiter.session == pid)?;
-        let mode = if waiter.is_shared { "ShareLock" } else { "ExclusiveLock" };
+        let mode = waiter.told(*key).mode();
+        let (class, object, part) = key.object();
         // As PostgreSQL writes it, with 0 for the database: there is one.
-        let what = match key {
-            Key::One(number) => format!("{mode} on advisory lock [0,{},{},1]", (number >> 32) as u32, *number as u32),
-            Key::Two(first, second) => format!("{mode} on advisory lock [0,{first},{second},2]"),
-        };
-        Some((what, table.waits_for(pid)))
+        Some((format!("{mode} on advisory lock [0,{class},{object},{part}]"), table.waits_for(pid)))
+    }
+
+    fn list(&self) -> Vec<OtherLock> {
+        let table = self.table.lock();
+        let mut list = Vec::new();
+        for (key, lock) in &table.locks {
+            for (&pid, counts) in &lock.holders {
+                let held = |is_shared| OtherLock { pid, object: key.object(), is_shared, waits_since: None };
+                list.extend((counts.shared > 0).then(|| held(true)));
+                list.extend((counts.alone > 0).then(|| held(false)));
+            }
+            list.extend(lock.queue.iter().map(|waiter| waiter.told(*key)));
+        }
+        list
     }
 }
 
@@ -215,7 +252,8 @@ impl Holder {
             let ticket = table.tickets;
             table.waits.insert(self.session, key);
             let lock = table.locks.entry(key).or_default();
-            let waiter = Waiter { ticket, session: self.session, is_shared: mode.is_shared, granted };
+            let waiter =
+                Waiter { ticket, session: self.session, is_shared: mode.is_shared, since: clock::monotonic(), granted };
             // Who has it already is waited for by the others.
             if lock.holders.contains_key(&self.session) {
                 lock.queue.push_front(waiter);

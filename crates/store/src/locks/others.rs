@@ -4,8 +4,8 @@
 //! sides are known by its process number here. Whoever begins to wait holds the mutex of the row waits meanwhile, and looks at the
 //! other side after it is on its own: of two who close a circle at the same time, the second one sees the first.
 
-use std::collections::HashSet;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::time::Instant;
 
 use super::deadlock::waits_for_rows;
 use super::table::{LockTable, Waits};
@@ -14,6 +14,29 @@ use super::table::{LockTable, Waits};
 pub trait OtherWaits: Send + Sync {
     /// What a session waits for, in PostgreSQL's words, and the sessions that it waits for; `None`: it does not.
     fn wait_of(&self, pid: i32) -> Option<(String, Vec<i32>)>;
+
+    /// Everything that is held or waited for there.
+    fn list(&self) -> Vec<OtherLock>;
+}
+
+/// A lock of something else than a row, or a request that waits for one, as `pg_locks` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherLock {
+    /// The session's process number.
+    pub pid: i32,
+    /// PostgreSQL's `classid`, `objid` and `objsubid` of an advisory lock.
+    pub object: (u32, u32, i16),
+    /// Whether others may hold it in the same way.
+    pub is_shared: bool,
+    /// Since when the session waits for it; `None` if it is held.
+    pub waits_since: Option<Instant>,
+}
+
+impl OtherLock {
+    /// The mode that PostgreSQL shows for it.
+    pub fn mode(&self) -> &'static str {
+        if self.is_shared { "ShareLock" } else { "ExclusiveLock" }
+    }
 }
 
 /// The row waits, which nobody begins or ends while this is there.
