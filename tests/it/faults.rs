@@ -514,7 +514,7 @@ fn refused(connection: &mut Connection, messages: &[Vec<u8>]) -> Option<String> 
 
 #[test]
 fn types_that_clients_declare_are_within_the_bound_of_memory() {
-    let config = "[store]\nmemory_mib_max = 32\n".to_owned();
+    let config = "[store]\nmemory_mib_max = 12\n".to_owned();
     let subject = Subject::start(Options { config, ..Options::default() });
     let mut connection = subject.server.connect();
     let types = 23_i32.to_be_bytes().repeat(60_000);
@@ -533,7 +533,7 @@ fn types_that_clients_declare_are_within_the_bound_of_memory() {
     assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
     connection.query("ROLLBACK").unwrap();
     // What is given up can be used again.
-    assert_eq!(refused(&mut connection, &[parse("s"), bind("p")]), None);
+    assert_eq!(refused(&mut connection, &[parse(""), bind("p")]), None);
     subject.recovers();
 }
 

@@ -280,9 +280,12 @@ fn what_is_asked_again_is_asked_of_the_tables_as_they_are() {
     fleet.ashlar.check_log();
 }
 
+/// A query; the columns, the conditions and the limit that shards are to see of it.
+type Asked = (&'static str, &'static [&'static str], &'static [&'static str], Option<&'static str>);
+
 /// Queries of a sharded table and one in memory: the columns that shards are asked for, the conditions that they are told, and the limit.
 /// Conditions are computed here again, so that their columns come too.
-const ASKED: &[(&str, &[&str], &[&str], Option<&str>)] = &[
+const ASKED: &[Asked] = &[
     ("SELECT m.name, t.v FROM t JOIN m ON m.g = t.g", &["g", "v"], &[], None),
     ("SELECT t.k FROM t JOIN m ON m.g = t.g WHERE t.n > 15", &["g", "k", "n"], &["n > '15'"], None),
     (

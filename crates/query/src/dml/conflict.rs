@@ -25,6 +25,9 @@ use crate::key_plan;
 use crate::select::names::folded;
 use crate::select::{Planner, expiry};
 
+/// Values of columns, by their ordinals.
+type Assigned = Vec<(usize, Expr)>;
+
 /// Whether the arguments of a function are all of one type.
 fn is_of_one_type_of(function: &ObjectName) -> bool {
     let [ObjectNamePart::Identifier(name)] = &function.0[..] else { return false };
@@ -159,7 +162,7 @@ impl Builder<'_> {
         assignments: Vec<Assignment>,
         is_of_key: bool,
         alias: &str,
-    ) -> Result<(Vec<(usize, Expr)>, Option<Expr>)> {
+    ) -> Result<(Assigned, Option<Expr>)> {
         let (mut split, mut end) = (Vec::new(), None);
         let mut assigned = Vec::new();
         for Assignment { target, value } in split_assignments(self.engine, None, assignments)? {
