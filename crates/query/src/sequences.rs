@@ -184,11 +184,16 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool,
         found.region.next_number(&found.column)?;
     }
     // Another table may have taken over the numbers meanwhile, and has not got this one then.
-    if found.region.is_dropped() {
-        let message = format!("could not set sequence \"{name}\" due to a change of its table");
-        return Err(Error::new(ErrorCode::SerializationFailure, message).with_hint("retry the transaction"));
+    check_stands(&found.region, name)
+}
+
+/// 40001 where the table of a sequence has been dropped, or another one made in its place.
+fn check_stands(region: &Region, name: &str) -> Result<()> {
+    if !region.is_dropped() {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("could not use sequence \"{name}\" due to a change of its table");
+    Err(Error::new(ErrorCode::SerializationFailure, message).with_hint("retry the transaction"))
 }
 
 /// `nextval`
@@ -199,6 +204,8 @@ pub(crate) fn next_number(state: &CatalogState, name: &str, numbers: &Numbers) -
     let (found, _) = named(state, name)?;
     numbers.check(Some((found.region.id(), found.column.id)))?;
     let value = numbers.take(&found.region, &found.column)?;
+    // Whoever has taken the numbers over may give this one to others.
+    check_stands(&found.region, name)?;
     given::whole(&value).ok_or_else(|| Error::internal("a column counts in integers"))
 }
 

@@ -22,6 +22,8 @@ pub const QUOTED: char = '\'';
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// An integer and a distance up to this add up to a bigint.
 const FAR: i64 = i64::MAX / 2;
+/// A distance that is greater than that of any two bigints.
+const BEYOND: &str = "100000000000000000000";
 
 /// The window with distances that the engine takes as they are meant; `None` where it has none, or they are so already.
 ///
@@ -47,9 +49,11 @@ pub(super) fn settled(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
             let message = "RANGE with two distances of which the frame's start has the later one is not supported for";
             return Err(external(Error::unsupported(format!("{message} column type {}", name_of(column)))));
         }
-        // No integer lies between one and the next: the frame of NULL is its peers, as with any distance.
-        let bound = |distance: &str| WindowFrameBound::Preceding(ScalarValue::Utf8(Some(distance.to_owned())));
-        bounds = (bound("0"), bound("1"));
+        // No integer is as far behind another one, and as a decimal each has room for it: the frame of NULL is its peers, as with any
+        // distance.
+        let bound = || WindowFrameBound::Following(ScalarValue::Utf8(Some(BEYOND.to_owned())));
+        bounds = (bound(), bound());
+        meant = vec![Some(Distance::integer(i64::MAX)), None];
     }
     let wide = wide_for(field.data_type(), meant.iter().flatten());
     if wide.is_none() && bounds.0 == frame.start_bound && bounds.1 == frame.end_bound {
@@ -247,12 +251,21 @@ fn is_in_order(frame: &WindowFrame, meant: &[Option<Distance>]) -> bool {
             Ordering::Equal => near.text == far.text,
             Ordering::Greater => false,
         },
-        // A month has as many days as the date says.
         (Size::Interval(near), Size::Interval(far)) => {
-            near.months <= far.months && near.days <= far.days && near.micros <= far.micros
+            let is_in_each_unit = near.months <= far.months && near.days <= far.days && near.micros <= far.micros;
+            // The engine compares months, days and the rest in this order.
+            let units = |interval: &Interval| (interval.months, interval.days, interval.micros);
+            is_in_each_unit || units(near) <= units(far) && micros_of(near, 31, 25) <= micros_of(far, 28, 23)
         }
         _ => false,
     }
+}
+
+/// The length of an interval whose months have so many days, and whose days so many hours: a month has as many as the date says, and a
+/// day one more or less where clocks are changed.
+fn micros_of(interval: &Interval, days: i128, hours: i128) -> i128 {
+    let days = i128::from(interval.months) * days + i128::from(interval.days);
+    days * hours * 3600 * i128::from(MICROS_PER_SECOND) + i128::from(interval.micros)
 }
 
 /// The type that has all digits of the distances, and of what they and the values of this type add up to; `None` where that is this one.

@@ -45,6 +45,8 @@ pub(super) async fn add(
     let text = format!("SELECT * FROM {}", quote_ident(&name));
     let select = SelectPlan::new(&Planner::new(engine, &state), select::parse(&text)?, &[])?;
     let snapshot = transaction.snapshot(engine.store());
+    // Once more: rows that got an end before it are among those that are copied, and ends are not.
+    check_life(region, &before)?;
     let view = transaction.view(snapshot.clone(), &state);
     let keyed = put_region(engine, transaction, &name, schema)?;
     for index in indexes.iter() {
@@ -78,6 +80,11 @@ fn check(region: &Region, schema: &TableSchema, constraint: &Constraint, in_bloc
     if !constraint.including.is_empty() || !constraint.options.is_empty() || !constraint.indexspace.is_empty() {
         return refused("PRIMARY KEY ... INCLUDE, WITH and TABLESPACE");
     }
+    check_life(region, schema)
+}
+
+/// 0A000 for a table whose rows end by themselves.
+fn check_life(region: &Region, schema: &TableSchema) -> Result<()> {
     if schema.life != LifeOptions::default() || region.expiring().rows > 0 {
         return Err(Error::unsupported(
             "adding a primary key to a table whose rows end by themselves is not supported",

@@ -179,9 +179,10 @@ fn put_in_order(frame: &mut WindowFrame) {
         _ => false,
     };
     if is_backward {
-        let bound = |digits: &str| WindowFrameBound::Preceding(Some(Box::new(number(digits.to_owned()))));
-        frame.start_bound = bound("0");
-        frame.end_bound = Some(bound("1"));
+        // As far behind the row as can be said: nothing is there.
+        let bound = || WindowFrameBound::Following(Some(Box::new(number(i64::MAX.to_string()))));
+        frame.start_bound = bound();
+        frame.end_bound = Some(bound());
     }
 }
 

@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 /// Bytes of a statement that are told, as in PostgreSQL where nobody says otherwise.
 const STATEMENT_BYTES_MAX: usize = 1023;
 
+/// Bytes of the name of an application that are told, as in PostgreSQL.
+const NAME_BYTES_MAX: usize = 63;
+
 /// What one session is doing.
 #[derive(Debug, Default)]
 pub struct Activity(Mutex<Doing>);
@@ -55,6 +58,7 @@ impl Activity {
 
     /// The client gives the session a name.
     pub(super) fn call(&self, application: &str) {
+        let application = &application[..application.floor_char_boundary(NAME_BYTES_MAX)];
         application.clone_into(&mut self.0.lock().application);
     }
 

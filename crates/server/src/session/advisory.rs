@@ -305,6 +305,11 @@ impl Holder {
         self.transaction.len()
     }
 
+    /// Whether the session holds none.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.transaction.is_empty()
+    }
+
     /// Releases the locks that the transaction has taken since it had `left`.
     pub fn end_transaction(&mut self, locks: &AdvisoryLocks, left: usize) {
         if self.transaction.len() <= left {

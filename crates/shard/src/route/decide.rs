@@ -206,8 +206,8 @@ impl Route {
         if let (Several::Gathered(gathered, _), true) = (several, needed.len() > 1) {
             let count =
                 |count: &Option<Count>, what| count.as_ref().map(|count| self.count(count, what, request)).transpose();
-            let take = count(&gathered.take, "LIMIT")?.unwrap_or(Counted::All);
             let skip = count(&gathered.skip, "OFFSET")?.unwrap_or(Counted::All);
+            let take = count(&gathered.take, "LIMIT")?.unwrap_or(Counted::All);
             let (take, skip) = match (take, skip) {
                 (Counted::Unknown, _) | (_, Counted::Unknown) => {
                     return self.to_engine("it is not known how many rows are counted off");

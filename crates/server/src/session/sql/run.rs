@@ -392,7 +392,7 @@ impl SqlSession {
             }
         }
         // The statement is a transaction of its own: a conflict is nobody's business but ours, and nor is a deadlock, which is
-        // over once its own locks are gone. At first it locks nothing; after a conflict it locks what it changes, so that
+        // over once its own locks are gone, if the session keeps no other. At first it locks nothing; after a conflict it locks what it changes, so that
         // nobody is faster once more.
         let mut tries = 0;
         loop {
@@ -408,7 +408,8 @@ impl SqlSession {
             };
             match done {
                 Err(error)
-                    if matches!(error.code(), ErrorCode::SerializationFailure | ErrorCode::DeadlockDetected)
+                    if (error.code() == ErrorCode::SerializationFailure
+                        || error.code() == ErrorCode::DeadlockDetected && self.advisory.is_empty())
                         && tries < CONFLICT_RETRIES_MAX =>
                 {
                     tries += 1;
