@@ -514,7 +514,7 @@ fn refused(connection: &mut Connection, messages: &[Vec<u8>]) -> Option<String> 
 
 #[test]
 fn types_that_clients_declare_are_within_the_bound_of_memory() {
-    let config = "[store]\nmemory_mib_max = 12\n".to_owned();
+    let config = "[store]\nmemory_mib_max = 16\n".to_owned();
     let subject = Subject::start(Options { config, ..Options::default() });
     let mut connection = subject.server.connect();
     let types = 23_i32.to_be_bytes().repeat(60_000);

@@ -184,7 +184,7 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool,
         found.region.next_number(&found.column)?;
     }
     // Another table may have taken over the numbers meanwhile, and has not got this one then.
-    check_stands(&found.region, name)
+    check_stands(&found.region, &name)
 }
 
 /// 40001 where the table of a sequence has been dropped, or another one made in its place.
