@@ -286,8 +286,10 @@ fn tables_change_on_all_shards_or_on_none() {
     ] {
         let before = columns(&bank.shards[0], table);
         for (text, is_done) in [("INSERT INTO ashlar.decisions", false), ("COMMIT PREPARED", true)] {
+            // Before it can be killed: what finds out whether anything is left says such words too.
+            let mut client = bank.member.ashlar.connect();
             bank.member.wire.set(text, 0, When::Before, Act::Kill);
-            bank.member.ashlar.connect().query(sql).unwrap_err();
+            client.query(sql).unwrap_err();
             bank.member.wire.wait();
             bank.member.restart();
             wait_until_finished(&bank.shards);
@@ -310,8 +312,9 @@ fn tables_change_on_all_shards_or_on_none() {
         }
     }
     for (text, left) in [("INSERT INTO ashlar.decisions", "1"), ("COMMIT PREPARED", "0")] {
+        let mut client = bank.member.ashlar.connect();
         bank.member.wire.set(text, 0, When::Before, Act::Kill);
-        bank.member.ashlar.connect().query("TRUNCATE bank").unwrap_err();
+        client.query("TRUNCATE bank").unwrap_err();
         bank.member.wire.wait();
         bank.member.restart();
         wait_until_finished(&bank.shards);
