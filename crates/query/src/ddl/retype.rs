@@ -103,7 +103,7 @@ pub(super) async fn rewrite(
         let column = &before.columns[one.ordinal];
         refuse_readers(&before, region, column)?;
         refuse_indexes(&indexes, column, one.to)?;
-        schema.columns[one.ordinal] = retyped(engine, &state, column, one.to)?;
+        schema.columns[one.ordinal] = retyped(engine, &state, region, column, one.to)?;
     }
     let select = SelectPlan::new(&Planner::new(engine, &state), select::parse(&selecting(&before, &all))?, &[])?;
     check_casts(engine, &select, &schema, &all)?;
@@ -266,7 +266,13 @@ fn refuse_indexes(indexes: &[Arc<IndexDef>], column: &ColumnDef, to: SqlType) ->
 }
 
 /// A column with another type, and with its default as one of that type.
-fn retyped(engine: &Engine, state: &Arc<CatalogState>, column: &ColumnDef, to: SqlType) -> Result<ColumnDef> {
+fn retyped(
+    engine: &Engine,
+    state: &Arc<CatalogState>,
+    region: &Region,
+    column: &ColumnDef,
+    to: SqlType,
+) -> Result<ColumnDef> {
     let retyped = ColumnDef { sql_type: to, ..column.clone() };
     let no_default = |error: Error| match error.code() {
         ErrorCode::DatatypeMismatch => {
@@ -289,7 +295,8 @@ fn retyped(engine: &Engine, state: &Arc<CatalogState>, column: &ColumnDef, to: S
             Some(ColumnDefault::Expression(text.clone()))
         }
         Some(ColumnDefault::Sequence(counts)) => {
-            Some(ColumnDefault::Sequence(sequence::of_retyped(*counts, column.sql_type, to)?))
+            let last = region.last_number(column.id, counts);
+            Some(ColumnDefault::Sequence(sequence::of_retyped(*counts, column.sql_type, to, last)?))
         }
     };
     Ok(ColumnDef { default, ..retyped })
