@@ -30,7 +30,7 @@ use ashlar_base::{Error, ErrorCode, TableId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 pub use holder::{LockHolder, LockWait, Way};
-pub use others::{OtherLock, OtherWaits, RowWaits};
+pub use others::{OtherLock, OtherWait, OtherWaits, RowWaits};
 pub use table::LockStatistics;
 pub(crate) use table::LockTable;
 pub(crate) use watch::Sight;
