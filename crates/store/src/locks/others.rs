@@ -4,6 +4,7 @@
 //! sides are known by its process number here. Whoever begins to wait holds the mutex of the row waits meanwhile, and looks at the
 //! other side after it is on its own: of two who close a circle at the same time, the second one sees the first.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ashlar_base::Error;
@@ -49,6 +50,21 @@ impl OtherLock {
     /// The mode that PostgreSQL shows for it.
     pub fn mode(&self) -> &'static str {
         if self.is_shared { "ShareLock" } else { "ExclusiveLock" }
+    }
+}
+
+/// The locks of sessions that are of no row, whenever they are asked for.
+#[derive(Clone)]
+pub struct OtherLocks(Arc<LockTable>);
+
+impl OtherLocks {
+    pub(crate) fn of(table: &Arc<LockTable>) -> Self {
+        Self(Arc::clone(table))
+    }
+
+    /// What is held and waited for now.
+    pub fn list(&self) -> Vec<OtherLock> {
+        self.0.others().map_or_else(Vec::new, OtherWaits::list)
     }
 }
 
