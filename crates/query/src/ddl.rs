@@ -299,6 +299,17 @@ async fn create_as(
     Ok(Done::tag(&format!("SELECT {count}")))
 }
 
+/// 0A000 where a table cannot take over the rows of one: they end by themselves, and their ends are not copied. `change` is what was to be
+/// done to a table, `with` what the new one would have.
+fn check_life(region: &Region, schema: &TableSchema, (change, with): (&str, &str)) -> Result<()> {
+    if schema.life == LifeOptions::default() && region.expiring().rows == 0 {
+        return Ok(());
+    }
+    let message = format!("{change} a table whose rows end by themselves is not supported");
+    let hint = format!("Make a table with {with}, and INSERT the rows of this one into it.");
+    Err(Error::unsupported(message).with_hint(hint))
+}
+
 /// Inserts what a query gives into a new table: how many rows.
 async fn copy_rows(
     engine: &Engine,

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::new_empty_array;
 use ashlar_base::{
-    CheckDef, ColumnDef, ColumnDefault, Error, ErrorCode, IndexDef, LifeOptions, Result, ScalarType, SqlType,
-    TableSchema,
+    CheckDef, ColumnDef, ColumnDefault, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableSchema,
 };
 use ashlar_functions::quoting::quote_ident;
 use ashlar_store::arrow_types::{arrow_field, sql_type_of};
@@ -17,7 +16,7 @@ use ashlar_store::{Region, build_array};
 use pg_query::protobuf::{AlterTableCmd, AlterTableType};
 use pg_query::{Node, NodeEnum};
 
-use super::{alter, check, copy_rows, defaults, index, put_region, sequence};
+use super::{alter, check, check_life, copy_rows, defaults, index, put_region, sequence};
 use crate::assign::{Assigned, mismatch};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -27,6 +26,9 @@ use crate::sql_types;
 use crate::statement::expression_text;
 use crate::system_tables::plain_type;
 use crate::transaction::Transaction;
+
+/// What is done to a table, and what it has then, as [`check_life`] says it.
+const IN_WORDS: (&str, &str) = ("this change of a column's type in", "that type");
 
 const JSONB: SqlType = SqlType::Scalar(ScalarType::Jsonb);
 
@@ -109,7 +111,7 @@ pub(super) async fn rewrite(
     check_casts(engine, &select, &schema, &all)?;
     let snapshot = transaction.snapshot(engine.store());
     // Once more: rows that got an end before it are among those that are copied, and ends are not.
-    check_life(region, &before)?;
+    check_life(region, &before, IN_WORDS)?;
     let view = transaction.view(snapshot.clone(), &state);
     let heir = put_region(engine, transaction, &before.name, schema)?;
     for index in indexes.iter() {
@@ -196,24 +198,13 @@ fn keeps_values(from: SqlType, to: SqlType) -> bool {
         }
 }
 
-/// 0A000 for a table whose rows end by themselves.
-fn check_life(region: &Region, schema: &TableSchema) -> Result<()> {
-    if schema.life != LifeOptions::default() || region.expiring().rows > 0 {
-        return Err(Error::unsupported(
-            "this change of a column's type in a table whose rows end by themselves is not supported",
-        )
-        .with_hint("Make a table with that type, and INSERT the rows of this one into it."));
-    }
-    Ok(())
-}
-
 /// What can be said of the table before anything is looked at.
 fn check_table(region: &Region, schema: &TableSchema, in_block: bool) -> Result<()> {
     if in_block {
         return Err(Error::unsupported("this change of a column's type in a transaction block is not supported")
             .with_hint("Use a statement of its own."));
     }
-    check_life(region, schema)?;
+    check_life(region, schema, IN_WORDS)?;
     let indexes = region.every_index();
     match indexes.iter().find(|index| !region.is_complete(index)) {
         None => Ok(()),
