@@ -295,7 +295,7 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
-    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), resources).await?;
+    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), false, resources).await?;
     Ok(Done::tag(&format!("SELECT {count}")))
 }
 
@@ -310,13 +310,15 @@ fn check_life(region: &Region, schema: &TableSchema, (change, with): (&str, &str
     Err(Error::unsupported(message).with_hint(hint))
 }
 
-/// Inserts what a query gives into a new table: how many rows.
+/// Inserts what a query gives into a new table: how many rows. It can be canceled after each batch, whose values of unique indexes are looked
+/// at by then if the table that the rows come from may have others.
 async fn copy_rows(
     engine: &Engine,
     transaction: &mut Transaction,
     region: &Arc<Region>,
     select: &SelectPlan,
     (snapshot, view): (&Snapshot, Arc<ReadView>),
+    has_new_values: bool,
     resources: &StatementResources,
 ) -> Result<u64> {
     use futures::StreamExt;
@@ -347,6 +349,10 @@ async fn copy_rows(
             transaction.writes.insert(region, schema.version, snapshot, &datums)?;
             count += 1;
         }
+        if has_new_values {
+            transaction.writes.check_values(region)?;
+        }
+        tokio::task::yield_now().await;
     }
     Ok(count)
 }

@@ -56,7 +56,7 @@ pub(super) async fn add(
         keyed.add_index(index);
         keyed.complete_index(index);
     }
-    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), resources).await;
+    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), false, resources).await;
     copied.map_err(|error| does_not_fit(error, &name, &key))?;
     // As it is when this is committed: others may say something of the table, or give it a sequence, until then.
     engine.catalog().inherit(transaction.draft(engine.catalog()), region.id(), keyed.id());
