@@ -310,8 +310,8 @@ fn check_life(region: &Region, schema: &TableSchema, (change, with): (&str, &str
     Err(Error::unsupported(message).with_hint(hint))
 }
 
-/// Inserts what a query gives into a new table: how many rows. It can be canceled after each batch, whose values of unique indexes are looked
-/// at by then if the table that the rows come from may have others.
+/// Inserts what a query gives into a new table: how many rows. It can be canceled between batches. With `has_new_values` unique indexes
+/// of the table may forbid what they were not asked before: each batch is looked at when it has come.
 async fn copy_rows(
     engine: &Engine,
     transaction: &mut Transaction,
@@ -327,6 +327,8 @@ async fn copy_rows(
     let schema = region.schema();
     let mut count = 0u64;
     while let Some(batch) = stream.next().await {
+        // Whoever wants to cancel, or has something else to do, gets a turn.
+        tokio::task::yield_now().await;
         let batch = batch.map_err(ashlar_functions::error::from_datafusion)?;
         let mut readers = Vec::with_capacity(batch.num_columns());
         for (ordinal, array) in batch.columns().iter().enumerate() {
@@ -352,7 +354,6 @@ async fn copy_rows(
         if has_new_values {
             transaction.writes.check_values(region)?;
         }
-        tokio::task::yield_now().await;
     }
     Ok(count)
 }
