@@ -62,6 +62,13 @@ impl Activity {
         application.clone_into(&mut self.0.lock().application);
     }
 
+    /// Does something while nobody can look.
+    #[cfg(test)]
+    pub(super) fn held<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _doing = self.0.lock();
+        work()
+    }
+
     /// What it is doing now.
     pub(super) fn now(&self) -> Doing {
         self.0.lock().clone()
