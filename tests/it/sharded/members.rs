@@ -77,7 +77,16 @@ impl Member {
 
 /// A client of a shard itself.
 pub(super) fn direct(shard: &Postgres) -> pg::Connection {
-    pg::Connection::connect(shard.address()).unwrap()
+    let mut connected = pg::Connection::connect(shard.address());
+    // Processes of clients that have gone have all places until they have noticed it.
+    wait_for(PATIENCE, || {
+        let is_full = connected.as_ref().is_err_and(|error| format!("{error:#}").contains("53300"));
+        if is_full {
+            connected = pg::Connection::connect(shard.address());
+        }
+        !is_full
+    });
+    connected.unwrap()
 }
 
 /// What all shards count together.
