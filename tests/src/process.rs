@@ -2,11 +2,13 @@
 //!
 //! Used by the fixtures of this crate. Waiting is always for an event with a deadline, never for a length of time.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -231,9 +233,16 @@ pub fn wait_for(patience: Duration, mut condition: impl FnMut() -> bool) -> bool
     true
 }
 
-/// A port of the loopback interface that nobody listens on at the moment.
+/// A port of the loopback interface that nobody listens on at the moment, and that no other test of this process was given: of two
+/// servers that want the same one, who waits for the one would meet the other.
 pub fn free_port() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(address.port()) {
+            return Ok(address);
+        }
+    }
 }
 
 /// The first of the names that is a program on the PATH.
