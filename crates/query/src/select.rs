@@ -49,6 +49,7 @@ use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod around;
 mod array_subqueries;
 mod arrays;
 mod balance;
