@@ -539,6 +539,39 @@ fn types_that_clients_declare_are_within_the_bound_of_memory() {
     subject.recovers();
 }
 
+#[test]
+fn portals_with_names_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 16\n".to_owned();
+    let subject = Subject::start(Options { config, ..Options::default() });
+    let mut connection = subject.server.connect();
+    let text = "x".repeat(2500);
+    // The statement goes with the next one, and its plan stays with its portal.
+    let parse =
+        |number: u32| pg::message(b'P', &[b"\0", format!("SELECT '{text}' AS t, {number} AS n").as_bytes(), &[0; 3]]);
+    let bind = |portal: &str| pg::message(b'B', &[portal.as_bytes(), b"\0\0", &[0; 6]]);
+    connection.query("BEGIN").unwrap();
+    let error = (0..9000).find_map(|number| refused(&mut connection, &[parse(number), bind(&format!("p{number}"))]));
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    connection.query("ROLLBACK").unwrap();
+    // Values that are short by themselves.
+    let value = "y".repeat(4000);
+    let length = 4000_i32.to_be_bytes();
+    let bind_value = |portal: &str| {
+        pg::message(b'B', &[portal.as_bytes(), b"\0s\0", &[0, 0, 0, 1], &length, value.as_bytes(), &[0; 2]])
+    };
+    let named = pg::message(b'P', &[b"s\0SELECT $1::text\0", &[0; 2]]);
+    assert_eq!(refused(&mut connection, &[named]), None);
+    connection.query("BEGIN").unwrap();
+    let error = (0..9000).find_map(|number| refused(&mut connection, &[bind_value(&format!("v{number}"))]));
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    connection.query("ROLLBACK").unwrap();
+    // What is given up can be used again.
+    connection.query("BEGIN").unwrap();
+    assert_eq!(refused(&mut connection, &[parse(0), bind("p"), bind_value("v")]), None);
+    connection.query("ROLLBACK").unwrap();
+    subject.recovers();
+}
+
 /// Writes small values until not even those fit.
 fn fill(keys: &mut resp::Client, from: &mut usize) {
     for bytes in [100, 1] {

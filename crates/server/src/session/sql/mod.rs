@@ -16,6 +16,7 @@ mod limit;
 mod locks;
 mod lost_digits;
 mod notify;
+mod parameters;
 mod plans;
 mod portal;
 mod prepared;
@@ -31,9 +32,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashlar_base::value::binary;
-use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType};
 use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::object_columns::announce_parameters;
@@ -45,6 +45,7 @@ use ashlar_shard::snapshot::Moment;
 use tokio::time::Instant;
 
 use self::limit::in_time;
+use self::parameters::{Charges, read_parameters};
 use self::plans::Planned;
 pub use self::plans::SimpleStatement;
 use self::portal::{Portal, Portals, Progress, Source};
@@ -504,20 +505,16 @@ impl SqlSession {
             let empty = self.portals.empty();
             return self.insert_portal(portal, empty);
         };
+        let mut charges = Charges::new(self.shared.engine.store(), portal);
         if matches!(planned.kind, Kind::Sharded(_)) {
-            let store = self.shared.engine.store();
             let mut bound = self.portals.empty();
             let prepared = (statement, prepared);
-            sharded::bind(&mut bound, &mut self.spare, store, prepared, parameters, result_formats)?;
+            sharded::bind(&mut bound, &mut self.spare, charges, prepared, parameters, result_formats)?;
             return self.insert_portal(portal, bound);
         }
         let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
-        let mut held = None;
-        let mut charge = |bytes: usize| {
-            let store = self.shared.engine.store();
-            held.get_or_insert_with(|| store.reservation()).grow(bytes)
-        };
-        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style(), &mut charge)?;
+        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style(), &mut charges)?;
+        let held = charges.finish()?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::ProtocolViolation,
@@ -541,12 +538,13 @@ impl SqlSession {
     /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
-    /// 53200 over the memory bound, for a long name or text, or many types.
+    /// 53200 over the memory bound.
     fn insert_portal(&mut self, name: &str, mut portal: Box<Portal>) -> Result<()> {
         let bytes = portal.own_bytes(name);
-        if bytes >= LONG_BYTES {
-            let store = self.shared.engine.store();
-            portal.held.get_or_insert_with(|| store.reservation()).grow_exactly(bytes)?;
+        if bytes > 0 {
+            let mut own = self.shared.engine.store().reservation();
+            own.grow_exactly(bytes)?;
+            portal.own = Some(own);
         }
         self.portals_made += 1;
         portal.number = self.portals_made;
@@ -720,67 +718,6 @@ fn cannot_run(name: &str) -> Error {
 
 fn no_portal(name: &str) -> Error {
     Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
-}
-
-/// A parameter of fewer bytes is not worth a charge of its own.
-const LONG_BYTES: usize = 4096;
-
-/// Bytes that a long parameter may take as a value: in an array's text, each two bytes may be an element.
-fn value_bytes_max(sql_type: SqlType, bytes: usize) -> usize {
-    if sql_type.is_array() { bytes / 2 * size_of::<Value>() + bytes } else { bytes }
-}
-
-/// Reads the values of a Bind message, and counts them. `charge` charges long ones.
-fn read_parameters<'a>(
-    types: &[SqlType],
-    parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
-    style: &TextStyle,
-    charge: &mut impl FnMut(usize) -> Result<()>,
-) -> Result<(Vec<Value>, usize)> {
-    let mut values = Vec::with_capacity(types.len());
-    let mut given = 0;
-    for (format, bytes) in parameters {
-        let sql_type = types.get(given).copied();
-        given += 1;
-        let Some(sql_type) = sql_type else { continue };
-        lost_digits::refuse(sql_type, format, bytes, given)?;
-        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= LONG_BYTES) {
-            charge(value_bytes_max(sql_type, bytes.len()))?;
-        }
-        values.push(match (bytes, format) {
-            (None, _) => Value::Null,
-            (Some(bytes), ValueFormat::Binary) if is_short(sql_type, bytes) => {
-                return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
-            }
-            (Some(bytes), ValueFormat::Binary) => {
-                binary::decode(sql_type, bytes).map_err(|error| in_parameter(error, given))?
-            }
-            (Some(bytes), ValueFormat::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
-        });
-    }
-    Ok((values, given))
-}
-
-/// Whether a value in binary form is shorter than its type.
-fn is_short(sql_type: SqlType, bytes: &[u8]) -> bool {
-    match sql_type {
-        // A header of four 16-bit numbers, the first of them the count of digits, each 16 bits.
-        SqlType::Scalar(ScalarType::Numeric { .. }) => match bytes {
-            [high, low, _, _, _, _, _, _, digits @ ..] => {
-                digits.len() / 2 < usize::from(u16::from_be_bytes([*high, *low]))
-            }
-            _ => true,
-        },
-        other => usize::try_from(other.typlen()).is_ok_and(|length| bytes.len() < length),
-    }
-}
-
-/// Adds to an error the number of the parameter that it is about.
-fn in_parameter(error: Error, number: usize) -> Error {
-    if error.code() == ErrorCode::InvalidBinaryRepresentation && error.message() == "incorrect binary data format" {
-        return Error::new(error.code(), format!("incorrect binary data format in bind parameter {number}"));
-    }
-    error
 }
 
 fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {

@@ -39,16 +39,16 @@ use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardSta
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
-use ashlar_store::{Reservation, Store};
 
 pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
 pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
+use super::parameters::{Charges, read_parameters};
 use super::portal::{Portal, Progress, Tag};
 use super::read_only::words_of_sharded;
-use super::{Block, Executed, LONG_BYTES, Prepared, RowSink, SqlSession};
+use super::{Block, Executed, Prepared, RowSink, SqlSession};
 
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
 /// too, and the connection to it the second.
@@ -662,30 +662,32 @@ impl SqlSession {
             return Err(Error::unsupported("this query over several shards has columns of other types than on one")
                 .with_hint("Cast its columns to the types that are wanted."));
         }
-        let (mut held, store) = (None, Arc::clone(self.shared.engine.store()));
-        let mut charge = |bytes: usize| held.get_or_insert_with(|| store.reservation()).grow(bytes);
+        // A portal of any name keeps its charge; what is charged here is for the engine's values.
+        let mut charges = Charges::new(self.shared.engine.store(), "");
         let (values, given) =
-            super::read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charge)?;
+            read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charges)?;
+        let held = charges.finish()?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter with such a number"));
         }
         let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
         (inner.source, inner.held, inner.number) = (portal.source.clone(), held, portal.number);
         let executed = Box::pin(self.run(&mut inner, rows_max, sink, describe)).await?;
+        inner.own = portal.own.take();
         *portal = inner;
         Ok(executed)
     }
 }
 
 /// Bind of a statement about shards, which the client calls `name`, to an empty portal: its values stay what they are. `spare` is the memory
-/// of others; `store` pays for long ones.
+/// of others.
 ///
 /// # Errors
 /// 08P01 for a wrong number of values or formats; 53200.
 pub(super) fn bind<'a>(
     portal: &mut Portal,
     spare: &mut Option<RawParameters>,
-    store: &Arc<Store>,
+    mut charges: Charges<'_>,
     (name, prepared): (&str, &mut Prepared),
     parameters: impl Iterator<Item = ValueOf<'a>>,
     result_formats: &[ValueFormat],
@@ -695,13 +697,10 @@ pub(super) fn bind<'a>(
     let Kind::Sharded(plan) = &planned.kind else { return Err(not_sharded()) };
     let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
     let mut raw = spare.take().unwrap_or_default();
-    let mut held: Option<Reservation> = None;
     for (format, value) in parameters {
+        charges.add(size_of::<(ValueFormat, Option<Range<usize>>)>() + value.map_or(0, <[u8]>::len))?;
         let range = match value {
             Some(value) => {
-                if value.len() >= LONG_BYTES {
-                    held.get_or_insert_with(|| store.reservation()).grow(value.len())?;
-                }
                 let start = raw.bytes.len();
                 raw.bytes.extend_from_slice(value);
                 Some(start..raw.bytes.len())
@@ -724,7 +723,7 @@ pub(super) fn bind<'a>(
     let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
     portal.formats = prepared.formats_for(columns, result_formats)?;
     (portal.statement, portal.source) = (Some(planned), Some(source));
-    (portal.held, portal.raw) = (held, Some(raw));
+    (portal.held, portal.raw) = (charges.finish()?, Some(raw));
     Ok(())
 }
 
