@@ -344,7 +344,7 @@ fn session_state(
     let mut physical = PhysicalOptimizer::new().rules;
     // When it is known which side of a join is the smaller one, and before streams are divided for it.
     let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);
-    physical.insert(place, Arc::new(LookupJoins));
+    physical.insert(place, Arc::new(LookupJoins { joins: operators.joins }));
     // When it is known which aggregations have a limit, and before streams are divided for the engine's.
     let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
     let place = limited.map_or(place + 1, |limited| limited + 1);

@@ -5,6 +5,11 @@
 //! joined. When it runs, it reads the small side to its end, lets the scan find the rows that have its values, and
 //! hash-joins the two: a row without a partner changes nothing in the joins that are taken. Where the small side turns
 //! out to be large, the join is the one that it was.
+//!
+//! Either side may be of any size when it is joined: the small one because nobody has counted it, the table because an
+//! index may have many rows for a value. So the join of the two is a node of ours wherever those are wanted, which goes
+//! to files where it has no room. It is made when the rules have run; EXPLAIN names it, and shows its figures as those of
+//! the lookup join.
 
 use std::fmt;
 use std::ops::Bound;
@@ -13,6 +18,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::{ColumnId, IndexDef, IndexKind, SqlType, Value};
+use ashlar_operators::HashJoins;
 use ashlar_store::{Probe, Region};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -27,7 +33,9 @@ use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, Metric, MetricBuilder, MetricValue, MetricsSet,
+};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -40,6 +48,7 @@ use parking_lot::Mutex;
 
 use crate::access::settle::{scan_beneath, with_access};
 use crate::access::{Access, Keys, equalities, usable_indexes, value_at};
+use crate::engine::Whose;
 use crate::grid_table::GridScanExec;
 
 /// Rows of a small side. A lookup by key takes a fraction of a microsecond; for more rows a hash join is no worse.
@@ -54,13 +63,16 @@ const ROWS_PER_VALUE: usize = 10;
 
 /// The rule: see the module.
 #[derive(Debug)]
-pub(crate) struct LookupJoins;
+pub(crate) struct LookupJoins {
+    /// Whose node joins the small side with the rows that were found for it.
+    pub(crate) joins: Whose,
+}
 
 impl PhysicalOptimizerRule for LookupJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let looked_up = plan.transform_up(|node| {
             let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
-            Ok(match LookupJoinExec::of(join)? {
+            Ok(match LookupJoinExec::of(join, self.joins)? {
                 Some(found) => Transformed::yes(Arc::new(found) as Arc<dyn ExecutionPlan>),
                 None => Transformed::no(node),
             })
@@ -149,13 +161,19 @@ pub(crate) struct LookupJoinExec {
     table: Arc<dyn ExecutionPlan>,
     by: By,
     sources: Vec<Source>,
+    joins: Whose,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    /// The join that was made when it ran.
+    made: Made,
 }
+
+/// A join that is made when the small side has been read; none before.
+type Made = Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>;
 
 impl LookupJoinExec {
     /// The lookup join for a hash join; `None` if the hash join is as good.
-    fn of(join: &HashJoinExec) -> Result<Option<Self>> {
+    fn of(join: &HashJoinExec, joins: Whose) -> Result<Option<Self>> {
         if join.null_equality() != NullEquality::NullEqualsNothing || join.null_aware {
             return Ok(None);
         }
@@ -192,8 +210,10 @@ impl LookupJoinExec {
                     table: Arc::clone(table),
                     by,
                     sources,
+                    joins,
                     properties: Arc::new(properties),
                     metrics: ExecutionPlanMetricsSet::new(),
+                    made: Made::default(),
                 }));
             }
         }
@@ -215,7 +235,12 @@ impl LookupJoinExec {
     }
 
     /// The join of the small side with the table, whose rows are found by this access path.
-    fn join_of(&self, small: Arc<dyn ExecutionPlan>, access: Option<&Access>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn join_of(
+        &self,
+        small: Arc<dyn ExecutionPlan>,
+        access: Option<&Access>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let table = match access {
             Some(access) => with_access(&self.table, access, Some(1))?,
             None => Arc::clone(&self.table),
@@ -227,11 +252,29 @@ impl LookupJoinExec {
         };
         let join = self.join.builder().with_new_children(vec![left, right])?;
         let join = join.with_partition_mode(PartitionMode::CollectLeft).reset_state().build_exec()?;
-        Ok(match join.output_partitioning().partition_count() {
-            1 => join,
-            _ => Arc::new(CoalescePartitionsExec::new(join)),
-        })
+        match self.joins {
+            Whose::Own => HashJoins.optimize(join, config),
+            Whose::Stock => Ok(join),
+        }
     }
+
+    /// The name of the node that joins the rows, as it will be made.
+    fn name_of_join(&self) -> Result<String> {
+        let small = Arc::new(EmptyExec::new(self.small.schema()));
+        Ok(self.join_of(small, None, &ConfigOptions::default())?.name().to_owned())
+    }
+}
+
+/// Whether a figure of the join that was made says what nobody else says: its rows and its time are the lookup join's.
+fn is_of_join_alone(metric: &Metric) -> bool {
+    matches!(
+        metric.value(),
+        MetricValue::SpillCount(_)
+            | MetricValue::SpilledBytes(_)
+            | MetricValue::SpilledRows(_)
+            | MetricValue::Count { .. }
+            | MetricValue::Gauge { .. }
+    )
 }
 
 /// A hash join that is examined.
@@ -342,6 +385,9 @@ impl DisplayAs for LookupJoinExec {
         if let Some(filter) = self.join.filter() {
             write!(f, ", filter={}", filter.expression())?;
         }
+        if let Ok(name) = self.name_of_join() {
+            write!(f, ", in {name}")?;
+        }
         match &self.by {
             By::Key => write!(f, ", by the key of ")?,
             By::Index(index) => write!(f, ", by index {} of ", index.name)?,
@@ -392,13 +438,20 @@ impl ExecutionPlan for LookupJoinExec {
             table: Arc::clone(&self.table),
             by: self.by.clone(),
             sources: self.sources.clone(),
+            joins: self.joins,
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
+            made: Made::default(),
         }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        let mut metrics = self.metrics.clone_inner();
+        let of_join = self.made.lock().as_ref().and_then(|join| join.metrics());
+        for metric in of_join.iter().flat_map(MetricsSet::iter).filter(|metric| is_of_join_alone(metric)) {
+            metrics.push(Arc::clone(metric));
+        }
+        Some(metrics)
     }
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -421,8 +474,10 @@ impl ExecutionPlan for LookupJoinExec {
                 table: Arc::clone(&self.table),
                 by: self.by.clone(),
                 sources: self.sources.clone(),
+                joins: self.joins,
                 properties: Arc::clone(&self.properties),
                 metrics: self.metrics.clone(),
+                made: Arc::clone(&self.made),
             },
         };
         let small = self.small.execute(0, context)?;
@@ -448,9 +503,14 @@ impl Run {
         let mut is_all = true;
         while let Some(batch) = small.next().await.transpose()? {
             rows += batch.num_rows();
-            self.held.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch);
-            if rows > self.rows_max {
+            let bytes = batch.get_array_memory_size();
+            let is_held = self.held.try_grow(bytes).is_ok();
+            if !is_held {
+                // It is here already. To hold more of them there is no memory, and the join can put them into files.
+                self.held.grow(bytes);
+            }
+            batches.push((batch, bytes));
+            if rows > self.rows_max || !is_held {
                 is_all = false;
                 break;
             }
@@ -470,7 +530,13 @@ impl Run {
             false,
             None,
         )?;
-        let plan = self.join.join_of(Arc::new(read), access.as_ref())?;
+        let config = self.context.session_config().options();
+        let join = self.join.join_of(Arc::new(read), access.as_ref(), config)?;
+        *self.join.made.lock() = Some(Arc::clone(&join));
+        let plan: Arc<dyn ExecutionPlan> = match join.output_partitioning().partition_count() {
+            1 => join,
+            _ => Arc::new(CoalescePartitionsExec::new(join)),
+        };
         let stream = plan.execute(0, self.context)?;
         let metrics = self.metrics;
         let counted = stream.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
@@ -478,9 +544,9 @@ impl Run {
     }
 
     /// The access path to the rows of the table that may match rows of the small side.
-    fn access(&self, batches: &[RecordBatch]) -> Result<Access> {
+    fn access(&self, batches: &[(RecordBatch, usize)]) -> Result<Access> {
         let mut keys: Vec<Box<[Value]>> = Vec::new();
-        for batch in batches {
+        for (batch, _) in batches {
             let mut columns: Vec<Result<(ArrayRef, SqlType, bool), &Value>> = Vec::new();
             for source in &self.join.sources {
                 columns.push(match source {
@@ -533,8 +599,8 @@ fn narrowed(array: &ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
     }
 }
 
-/// Batches that have been read, the rest of their stream, and the charge for them.
-type Remembered = (Vec<RecordBatch>, Option<SendableRecordBatchStream>, MemoryReservation);
+/// Batches that have been read with what each is charged, the rest of their stream, and the charge for all of them.
+type Remembered = (Vec<(RecordBatch, usize)>, Option<SendableRecordBatchStream>, MemoryReservation);
 
 /// The small side, after it has been read.
 struct Read {
@@ -560,11 +626,12 @@ impl PartitionStream for Read {
             return Box::pin(RecordBatchStreamAdapter::new(schema, twice));
         };
         let rest = rest.map_or_else(|| futures::stream::empty().boxed(), StreamExt::boxed);
-        let all = futures::stream::iter(batches.into_iter().map(Ok)).chain(rest).map(move |batch| {
-            // Charged until the last has gone.
-            let _charged = &held;
-            batch
+        let read = futures::stream::iter(batches).map(move |(batch, bytes)| -> Result<RecordBatch> {
+            // Who takes it charges it: what the join has room for is what is not held here any more.
+            held.shrink(bytes);
+            Ok(batch)
         });
+        let all = read.chain(rest);
         Box::pin(RecordBatchStreamAdapter::new(schema, all))
     }
 }

@@ -115,7 +115,9 @@ impl Shared {
         let metrics = SpillMetrics::new(&self.metrics, part);
         let manager = SpillManager::new(context.runtime_env(), metrics, Arc::clone(&self.spec.partial_schema));
         let levels = MetricBuilder::new(&self.metrics).gauge("spill_levels", part);
-        let files = Files { manager, memory, batch_rows: context.session_config().batch_size(), levels };
+        let blocks = MetricBuilder::new(&self.metrics).counter("spill_blocks", part);
+        let batch_rows = context.session_config().batch_size();
+        let files = Files { manager, memory, batch_rows, levels, blocks };
         let expected = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new())?;
         let expected = expected.num_rows.get_value().map(|rows| rows.div_ceil(parts));
         let run =

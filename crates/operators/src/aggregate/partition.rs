@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_physical_plan::SpillManager;
-use datafusion_physical_plan::metrics::Gauge;
+use datafusion_physical_plan::metrics::{Count, Gauge};
 
 use super::growth::Growth;
 use super::spec::{Rows, Spec};
@@ -89,6 +89,11 @@ impl Partition {
         let is_small = self.groups.room() < least && self.len() < count;
         self.make_room(rows, if is_small { count } else { least }, wish)?;
         self.take(rows, ids)
+    }
+
+    /// Whether it has the group of a row of a batch, whose hash this is.
+    pub(crate) fn has(&self, batch: &Packed, hash: u64, row: usize) -> bool {
+        self.groups.has(batch, hash, row)
     }
 
     /// Makes room for so many more groups, and for what else some rows need.
@@ -190,4 +195,6 @@ pub(crate) struct Files {
     pub(crate) batch_rows: usize,
     /// How often groups were divided among files, each time by another hash: those that were divided most often.
     pub(crate) levels: Gauge,
+    /// Blocks of groups that neither have room in memory nor can be divided.
+    pub(crate) blocks: Count,
 }

@@ -3,17 +3,18 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::RecordBatch;
-use datafusion_common::{DataFusionError, Result, exec_err};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::{take, take_record_batch};
+use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::{SendableRecordBatchStream, SpillFile};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
-use super::partition::{Files, Partition};
+use super::partition::{Files, Partition, Portion};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
-use crate::growing::is_little;
+use crate::growing::{Growing, is_little};
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Wish, is_full};
 
@@ -24,7 +25,7 @@ const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 /// would wait for each other to look each of them up in one table.
 const FRONT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 8 << 20 };
 
-/// Groups of one key each cannot be divided, and a hash that divides nothing ten times is none.
+/// A hash that divides nothing so often is none.
 const LEVELS_MAX: usize = 10;
 
 /// One execution, shared by its streams.
@@ -290,7 +291,7 @@ impl Left {
             return Ok(vec![Work::Table(Box::new(self.read_little(file, secret).await?))]);
         }
         if level > LEVELS_MAX {
-            return exec_err!("the groups of an aggregation cannot be divided any further");
+            return self.read_block(file, secret, level).await;
         }
         let tables = Partitions::new(&self.spec, secret, &self.files, level)?;
         let mut order = Order::default();
@@ -302,6 +303,47 @@ impl Left {
         // The file goes before the last of what was made of it is written.
         drop(batches);
         settled(tables, &self.spec, &self.files, level)
+    }
+
+    /// Makes a table of some groups of a file that no hash divides: of as many as there is room for, and of those of one batch at least.
+    /// Rows of the others are left in another file, which has its turn when the table has gone.
+    async fn read_block(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
+        let Files { manager, memory, blocks, .. } = &self.files;
+        blocks.add(1);
+        let mut table = Partition::new(&self.spec, secret, memory)?;
+        let (mut hashes, mut rows, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let mut charge = memory.charge();
+        let (mut others, mut has_room) = (Growing::default(), true);
+        let mut batches = manager.read_spill_as_stream_unbuffered(file, None)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let partial = self.spec.partial_rows(&batch)?;
+            partial.packed.hashes(secret, &mut hashes);
+            all_rows(&mut rows, partial.packed.len());
+            if has_room {
+                // Who has nothing takes something, so that what he does comes to an end.
+                let wish = if table.len() == 0 { Wish::Anyway } else { Wish::IfFree };
+                match table.add(&whole(&partial, &hashes, &rows, None), wish, &mut ids) {
+                    Err(error) if is_full(&error) && wish == Wish::IfFree => has_room = false,
+                    other => other?,
+                }
+            }
+            if !has_room {
+                let is_known = |row: &u32| table.has(&partial.packed, hashes[*row as usize], *row as usize);
+                let (known, unknown): (Vec<u32>, Vec<u32>) = rows.iter().copied().partition(is_known);
+                add_known(&mut table, &partial, &hashes, known, &mut ids)?;
+                if !unknown.is_empty() {
+                    let left = take_record_batch(&batch, &UInt32Array::from(unknown))?;
+                    others.append(manager, "groups", &left)?;
+                    others.charge(memory);
+                }
+            }
+            charge.settle(scratch_bytes(&hashes, &rows, &ids));
+        }
+        // The file goes before the last of the other one is written.
+        drop(batches);
+        let left = others.finish()?.map(|file| Work::File { file, secret, level });
+        // From the end: results leave first.
+        Ok(left.into_iter().chain([Work::Table(Box::new(table))]).collect())
     }
 
     /// Makes a table of a file that is not worth dividing.
@@ -319,4 +361,24 @@ impl Left {
         }
         Ok(table)
     }
+}
+
+/// Adds some rows of groups that a table has: there are no more groups then.
+fn add_known(
+    table: &mut Partition,
+    partial: &Rows,
+    hashes: &[u64],
+    known: Vec<u32>,
+    ids: &mut Vec<usize>,
+) -> Result<()> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    let known = UInt32Array::from(known);
+    let taken = |array: &ArrayRef| Ok(take(array, &known, None)?);
+    let values = partial.values.iter().map(|arrays| arrays.iter().map(taken).collect::<Result<Vec<_>>>());
+    let values = values.collect::<Result<Vec<_>>>()?;
+    let (rows, filters) = (&known.values()[..], &partial.filters[..]);
+    let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None };
+    table.add(&portion, Wish::Anyway, ids)
 }

@@ -144,6 +144,26 @@ impl Directory {
         id
     }
 
+    /// Whether there is an entry of this hash that `matches`.
+    pub(crate) fn has(&self, hash: u64, mut matches: impl FnMut(u32) -> bool) -> bool {
+        let tag = tag_of(hash);
+        let mut at = self.home(hash);
+        while let Some(chunk) = self.chunks.get(at) {
+            let mut places = chunk.places(tag);
+            while places != 0 {
+                if matches(chunk.ids[places.trailing_zeros() as usize]) {
+                    return true;
+                }
+                places &= places - 1;
+            }
+            if !chunk.is_passed() {
+                break;
+            }
+            at = self.after(at);
+        }
+        false
+    }
+
     /// Adds an entry. There is room for it.
     #[inline]
     fn insert(&mut self, hash: u64, id: u32) {

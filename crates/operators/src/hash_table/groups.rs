@@ -211,6 +211,29 @@ impl Groups {
         }
     }
 
+    /// Whether it has the group of a row of a batch, whose hash this is.
+    pub(crate) fn has(&self, batch: &Packed, hash: u64, row: usize) -> bool {
+        if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return self.null.is_some();
+        }
+        match (&self.stored, &batch.keys) {
+            (Stored::Word32(stored), Keys::Word32(keys)) => {
+                self.directory.has(hash, |id| stored[id as usize] == keys[row])
+            }
+            (Stored::Word64(stored), Keys::Word64(keys)) => {
+                self.directory.has(hash, |id| stored[id as usize] == keys[row])
+            }
+            (Stored::Word128(stored), Keys::Word128(keys)) => {
+                self.directory.has(hash, |id| stored[id as usize] == keys[row])
+            }
+            (Stored::Bytes(stored, _), Keys::Bytes(keys)) => {
+                self.directory.has(hash, |id| stored.get(id as usize) == keys.get(row))
+            }
+            // A packing packs all batches in one way.
+            _ => false,
+        }
+    }
+
     /// The keys, and which of them stands for NULL. Their bytes stay charged until `self` goes.
     pub(crate) fn take(&mut self) -> TakenKeys {
         let keys = match &mut self.stored {
@@ -331,6 +354,7 @@ mod tests {
             packed.hashes(secret, &mut hashes);
             let mut twin = HashMap::new();
             let bytes = packed.bytes();
+            assert!(!(0..rows.len()).any(|row| groups.has(&packed, hashes[row], row)));
             while found.len() < rows.len() {
                 let rest = &rows[found.len()..];
                 let least = rest.len().min(TOGETHER);
@@ -345,6 +369,9 @@ mod tests {
                 // Nothing is left over that would fit.
                 assert!(ids.len() == rest.len() || groups.room() < TOGETHER, "{} is room", groups.room());
                 found.extend_from_slice(&ids);
+                assert!((0..found.len()).all(|row| groups.has(&packed, hashes[row], row)));
+                let next = (found.len()..rows.len()).find(|row| row % 2 == 0 && *row != 70);
+                assert!(!next.is_some_and(|row| groups.has(&packed, hashes[row], row)));
             }
             for (row, id) in found.iter().enumerate() {
                 let next = twin.len();

@@ -22,6 +22,10 @@ impl Secret {
 
     /// Another one: what collided by this one does not by that.
     pub(crate) fn next(self) -> Self {
+        #[cfg(test)]
+        if self.0 == STUCK {
+            return self;
+        }
         Self(fold(self.0 ^ SECOND, FIRST).wrapping_add(SECOND))
     }
 
@@ -29,6 +33,17 @@ impl Secret {
     #[cfg(test)]
     pub(crate) fn colliding() -> Self {
         Self(COLLIDING)
+    }
+
+    /// By which all words have the same hash, as by any that comes of it: nothing is divided by them.
+    #[cfg(test)]
+    pub(crate) fn stuck() -> Self {
+        Self(STUCK)
+    }
+
+    #[cfg(test)]
+    fn is_colliding(self) -> bool {
+        matches!(self.0, COLLIDING | STUCK)
     }
 
     /// The hash of NULL, where that is no part of a key's bytes.
@@ -39,6 +54,8 @@ impl Secret {
 
 #[cfg(test)]
 const COLLIDING: u64 = 0xC011_1DE5;
+#[cfg(test)]
+const STUCK: u64 = COLLIDING + 1;
 
 /// The two halves of a product, one over the other.
 #[inline]
@@ -92,7 +109,7 @@ impl Word for u64 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
         #[cfg(test)]
-        if secret.0 == COLLIDING {
+        if secret.is_colliding() {
             return FIRST;
         }
         fold(self ^ secret.0, FIRST)
@@ -113,7 +130,7 @@ impl Word for u128 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
         #[cfg(test)]
-        if secret.0 == COLLIDING {
+        if secret.is_colliding() {
             return FIRST;
         }
         let low = fold(self as u64 ^ secret.0, FIRST);
@@ -135,7 +152,7 @@ impl Word for u128 {
 #[inline]
 pub(crate) fn of_bytes(bytes: &[u8], secret: Secret) -> u64 {
     #[cfg(test)]
-    if secret.0 == COLLIDING {
+    if secret.is_colliding() {
         return FIRST;
     }
     let mut hash = fold(secret.0 ^ bytes.len() as u64, SECOND);

@@ -24,6 +24,7 @@ use super::rule::HashJoins;
 use crate::aggregate::tests::{broken, context, files, peak, scrambled, table};
 use crate::hash_table::hash::Secret;
 
+mod combined;
 mod early;
 mod far;
 mod ordered;

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use ashlar_base::Value;
+use ashlar_base::value::text::Zone;
 use ashlar_store::ColumnReader;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
 
-use crate::engine::Engine;
+use super::LookupJoinExec;
+use crate::engine::{Engine, Operators, Whose};
 use crate::statement::Kind;
 use crate::testing;
 
@@ -28,14 +32,22 @@ fn engine() -> Arc<Engine> {
 }
 
 async fn run(engine: &Engine, sql: &str) -> (Vec<String>, String) {
+    let (plan, found) = run_with(engine, sql, None).await;
+    (found.unwrap(), DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string())
+}
+
+/// The plan of a query that may hold so many bytes, when it has run, and its rows in an order.
+async fn run_with(engine: &Engine, sql: &str, memory: Option<usize>) -> (Arc<dyn ExecutionPlan>, Result<Vec<String>>) {
     let Kind::Select(plan) = testing::plan(engine, sql).kind else { panic!("{sql} is a query") };
     let transaction = testing::transaction();
     let view = transaction.view(engine.store().snapshot(), &engine.catalog().current());
-    let resources = engine.resources(transaction.time, None);
+    let resources = engine.resources(transaction.time, memory);
     let physical = plan.physical(engine, &[], &resources, &view).await.unwrap();
-    let shown = DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string();
-    let stream = execute_stream(physical, engine.task_context(view, &resources)).unwrap();
-    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    let stream = execute_stream(Arc::clone(&physical), engine.task_context(view, &resources)).unwrap();
+    let batches: Vec<RecordBatch> = match stream.try_collect().await {
+        Ok(batches) => batches,
+        Err(error) => return (physical, Err(error)),
+    };
     let mut rows = Vec::new();
     for batch in &batches {
         let readers: Vec<ColumnReader<'_>> = batch
@@ -50,7 +62,22 @@ async fn run(engine: &Engine, sql: &str) -> (Vec<String>, String) {
         }
     }
     rows.sort();
-    (rows, shown)
+    (physical, Ok(rows))
+}
+
+/// How often the lookup joins of a plan have written to files, and the most that one of them has held.
+fn files_and_peak(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
+    let (mut files, mut peak) = (0, 0);
+    plan.apply(|node| {
+        if node.is::<LookupJoinExec>() {
+            let metrics = node.metrics().unwrap();
+            files += metrics.spill_count().unwrap_or(0);
+            peak = peak.max(metrics.sum_by_name("peak_mem_used").map_or(0, |peak| peak.as_usize()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    (files, peak)
 }
 
 /// The tables in a query, with a name for each that no key and no index is known of.
@@ -134,4 +161,42 @@ fn a_small_side_that_turns_out_large_is_hashed() {
     assert!(shown.contains("LookupJoinExec"), "{shown}");
     let (expected, _) = runtime.block_on(run(&engine, "SELECT count(*), sum(g) FROM big"));
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_side_that_is_hashed_goes_to_files_where_it_has_no_room() {
+    let engine = engine();
+    for sql in [
+        "CREATE TABLE big_copy AS SELECT * FROM big",
+        "INSERT INTO plain SELECT i, 7, 0, 0, repeat('x', 100) || i, NULL FROM generate_series(1, 20000) AS n(i)",
+        "CREATE INDEX plain_g ON plain (g)",
+    ] {
+        testing::alone(&engine, sql).unwrap();
+    }
+    let stock = engine.of_session(Zone::Utc, Operators { joins: Whose::Stock, ..Operators::default() }).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let little = Some(256 << 10);
+    for sql in [
+        "SELECT plain.id, plain.x, big.s FROM plain JOIN big ON big.id = plain.id WHERE plain.g = 7",
+        "SELECT plain.id, plain.x, big.s FROM plain LEFT JOIN big ON big.id = plain.id AND big.s <> 'text 3' \
+         WHERE plain.g = 7",
+        "SELECT plain.id, plain.x FROM plain WHERE g = 7 \
+         AND NOT EXISTS (SELECT 1 FROM big WHERE big.id = plain.id AND big.s <> 'text 3')",
+    ] {
+        let (expected, _) = runtime.block_on(run(&engine, &unkeyed(sql)));
+        for (engine, name) in [(&engine, "UnchainedHashJoinExec"), (&stock, "HashJoinExec")] {
+            let (found, shown) = runtime.block_on(run(engine, sql));
+            assert!(shown.contains("LookupJoinExec"), "{sql}\n{shown}");
+            assert!(shown.contains(&format!(", in {name}, by the key of")), "{sql}\n{shown}");
+            assert!(found == expected, "{sql} in {name}");
+        }
+        let (plan, found) = runtime.block_on(run_with(&engine, sql, little));
+        assert!(found.unwrap() == expected, "{sql} in files");
+        let (files, peak) = files_and_peak(&plan);
+        assert!(files > 0 && peak > 0, "{sql}: {files} files, {peak} bytes");
+        // The engine's has no files to go to.
+        let (_, found) = runtime.block_on(run_with(&stock, sql, little));
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("more memory than"), "{sql}: {error}");
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use datafusion_execution::config::SessionConfig;
+
 use super::*;
 use crate::aggregate::exec::HashAggregateExec;
 use crate::hash_table::hash::Secret;
@@ -64,6 +66,49 @@ fn keys_in_any_order_and_number_are_grouped() {
         check(name, &keys, &["key"], &wanted);
     }
     check("colliding", &keyed(&(0..1500).collect::<Vec<_>>()), &["key"], &wanted);
+}
+
+/// What groups give by hashes that divide nothing, with one part in eight of the memory: whatever the engine gives, after all levels and block
+/// by block.
+fn check_undivided(name: &str, rows: &RecordBatch, keys: &[&str], wanted: &dyn Fn() -> Vec<Wanted>) {
+    let input = table(rows, 3, 100);
+    let expected = run(stock(&input, keys, &wanted(), true), context(1 << 30)).unwrap();
+    let made = || -> Arc<dyn ExecutionPlan> {
+        let plan = own(&input, keys, &wanted());
+        let own = plan.downcast_ref::<HashAggregateExec>().unwrap();
+        Arc::new(own.with_secret(Secret::stuck()))
+    };
+    let free = made();
+    let found = run(Arc::clone(&free), context(1 << 30)).unwrap();
+    assert!(sorted(&found, keys.len()) == sorted(&expected, keys.len()), "{name}");
+    let less = made();
+    // What is read of a file at once is little beside the memory.
+    let config = SessionConfig::new().with_batch_size(50);
+    let runtime = context((peak(&free) / 8).max(1 << 12)).runtime_env();
+    let context = TaskContext::default().with_runtime(runtime).with_session_config(config);
+    let found = run(Arc::clone(&less), Arc::new(context)).unwrap();
+    assert_eq!(found.num_rows(), expected.num_rows(), "{name}");
+    assert!(sorted(&found, keys.len()) == sorted(&expected, keys.len()), "{name}, in files");
+    let value = |name: &str| less.metrics().unwrap().sum_by_name(name).unwrap().as_usize();
+    let (levels, blocks) = (value("spill_levels"), value("spill_blocks"));
+    assert!(levels == 11 && blocks >= 2, "{name}: {levels} levels, {blocks} blocks");
+}
+
+#[test]
+fn groups_that_no_hash_divides_are_made_block_by_block() {
+    let all = rows(4000, 700);
+    let wanted = || {
+        vec![
+            Wanted(count_udaf(), "*", false, None),
+            Wanted(sum_udaf(), "number", false, Some("flag")),
+            Wanted(max_udaf(), "word", false, None),
+            Wanted(count_udaf(), "value", true, None),
+        ]
+    };
+    for keys in [&["id"][..], &["text"], &["wide"], &["text", "small"]] {
+        check_undivided(&format!("{keys:?}"), &all, keys, &wanted);
+    }
+    check_undivided("no aggregates", &all, &["id"], &Vec::new);
 }
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| (0..200).map(|column| format!("column {column}")).collect());

@@ -17,7 +17,8 @@ use crate::hash_table::hash::Secret;
 const SEEDS: u64 = 60;
 
 /// Columns of values.
-const VALUES: [&str; 8] = ["flag", "amount", "price", "weight", "word", "day", "moment", "blob"];
+const VALUES: [&str; 11] =
+    ["flag", "amount", "price", "weight", "word", "day", "moment", "blob", "little", "ratio", "clock"];
 
 /// What rows are like, how they are grouped, and with what.
 #[derive(Clone, Debug)]
@@ -59,6 +60,13 @@ impl Shape {
         let word = |any: u64| format!("{}{}", "é".repeat((any % 30) as usize), any % 50);
         let blob = |any: u64| any.to_le_bytes()[..(any % 9) as usize].to_vec();
         let price = of(2).map(|any| any.map(|any| i128::from(any % 10_000) - 5_000)).collect::<Decimal128Array>();
+        // Floats that are compared by rules of their own.
+        let ratio = |any: u64| match any % 40 {
+            0 => f32::NAN,
+            1 => f32::INFINITY,
+            2 => f32::NEG_INFINITY,
+            _ => (any % 1000) as f32 / 4.0 - 100.0,
+        };
         let moment = of(6).map(|any| any.map(|any| (any % (1 << 50)) as i64 - (1 << 49)));
         vec![
             Arc::new(of(0).map(|any| any.map(|any| any % 3 > 0)).collect::<BooleanArray>()),
@@ -70,6 +78,11 @@ impl Shape {
             Arc::new(of(5).map(|any| any.map(|any| (any % 20_000) as i32 - 10_000)).collect::<Date32Array>()),
             Arc::new(moment.collect::<TimestampMicrosecondArray>()),
             Arc::new(of(7).map(|any| any.map(blob)).collect::<BinaryArray>()),
+            Arc::new(of(8).map(|any| any.map(|any| any as i16)).collect::<Int16Array>()),
+            Arc::new(of(9).map(|any| any.map(ratio)).collect::<Float32Array>()),
+            Arc::new(
+                of(10).map(|any| any.map(|any| (any % 86_400_000_000) as i64)).collect::<Time64MicrosecondArray>(),
+            ),
         ]
     }
 
@@ -100,6 +113,12 @@ fn aggregates(bits: u64) -> Vec<Wanted> {
         Wanted(min_udaf(), "price", false, None),
         Wanted(max_udaf(), "amount", false, None),
         Wanted(min_udaf(), "weight", false, None),
+        Wanted(min_udaf(), "little", false, None),
+        Wanted(max_udaf(), "little", false, Some("flag")),
+        Wanted(min_udaf(), "ratio", false, Some("flag")),
+        Wanted(max_udaf(), "ratio", false, None),
+        Wanted(min_udaf(), "clock", false, None),
+        Wanted(max_udaf(), "clock", false, Some("flag")),
     ];
     all.into_iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, wanted)| wanted).collect()
 }

@@ -59,7 +59,7 @@ fn keys_in_any_order_and_number_are_joined() {
 }
 
 /// How often rows were divided among files, and how many blocks there were of parts that could not be divided.
-fn levels_and_blocks(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
+pub(super) fn levels_and_blocks(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
     let metrics = plan.metrics().unwrap();
     let value = |name: &str| metrics.sum_by_name(name).unwrap().as_usize();
     (value("spill_levels"), value("spill_blocks"))

@@ -1,13 +1,20 @@
 //! What scans of the probe side are told: it leaves out most rows without a match, and none that has one.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
 use datafusion_common::cast::as_boolean_array;
+use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::SendableRecordBatchStream;
 use datafusion_physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion_physical_optimizer::filter_pushdown::FilterPushdown;
-use futures::StreamExt;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::join::filter::{KeysOfJoin, keys_of_join};
@@ -213,4 +220,100 @@ fn keys_are_listed_where_they_are_few() {
     run(&runtime, &plan, &context_of(1 << 30, 8192));
     let filter: Arc<dyn PhysicalExpr> = told;
     assert!(matches!(keys_of_join(&filter, 100, 1 << 20, &mut |_| false).unwrap(), KeysOfJoin::Nothing));
+}
+
+/// Who is told that a stream has given half of its rows, and where the rest comes from.
+type Ends = (oneshot::Sender<()>, oneshot::Receiver<Result<RecordBatch>>);
+
+/// A stream that gives a batch, says so, and waits for what comes then.
+struct Halved {
+    first: RecordBatch,
+    schema: SchemaRef,
+    ends: Mutex<Option<Ends>>,
+}
+
+impl fmt::Debug for Halved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stream that waits")
+    }
+}
+
+impl PartitionStream for Halved {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (first, (half, rest)) = (self.first.clone(), self.ends.lock().take().unwrap());
+        let first = futures::stream::once(async move { Ok(first) });
+        let rest = futures::stream::once(async move {
+            half.send(()).unwrap();
+            rest.await.unwrap()
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), first.chain(rest)))
+    }
+}
+
+#[test]
+fn nothing_is_told_before_the_build_side_is_whole() {
+    let left = made(Rows { count: 300, keys: 100_000, null: 0, seed: 1, ..NONE });
+    let right = made(Rows { count: 1000, keys: 100_000, null: 0, seed: 2, ..NONE });
+    let (first, second) = (left.slice(0, 150), left.slice(150, 150));
+    // It ends, it breaks, and nobody waits for its end.
+    let broken = || Err(DataFusionError::Execution("it broke".to_owned()));
+    for key in ["int", "text"] {
+        for rest in [Some(Ok(second.clone())), Some(broken()), None] {
+            let (half, is_half) = oneshot::channel();
+            let (more, may) = oneshot::channel();
+            let schema = left.schema();
+            let halved =
+                Halved { first: first.clone(), schema: Arc::clone(&schema), ends: Mutex::new(Some((half, may))) };
+            let streams: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(halved)];
+            let streams = StreamingTableExec::try_new(schema, streams, None, [], false, None).unwrap();
+            let build: Arc<dyn ExecutionPlan> = Arc::new(streams);
+            let probe = table(&right, 2, 100);
+            let (keys, nulls) = (vec![key], NullEquality::NullEqualsNothing);
+            let wanted = Wanted { join_type: JoinType::Inner, keys, nulls, is_filtered: false, null_aware: false };
+            let plan = telling(&stock(&build, &probe, &wanted), None);
+            let of_plan = Arc::clone(plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap());
+            let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(&of_plan);
+            let says_nothing = || {
+                let keys = keys_of_join(&filter, 10_000, 1 << 20, &mut |_| true).unwrap();
+                matches!(keys, KeysOfJoin::Any) && passed(&told(&plan).unwrap(), &right) == right
+            };
+            let runtime = runtime();
+            let context = context_of(1 << 30, 8192);
+            let outputs = 0..plan.output_partitioning().partition_count();
+            let executed = outputs.map(|output| plan.execute(output, Arc::clone(&context)).unwrap());
+            let mut outputs: Vec<_> = executed.collect();
+            let reading = runtime.spawn(async move {
+                let batch = outputs[0].next().await;
+                (batch, outputs)
+            });
+            // The join has taken what came, and asks for more.
+            runtime.block_on(is_half).unwrap();
+            assert!(says_nothing(), "{key}");
+            assert!(of_plan.wait_complete().now_or_never().is_none(), "{key}");
+            match rest {
+                Some(rest) => {
+                    let is_whole = rest.is_ok();
+                    more.send(rest).unwrap();
+                    let (batch, outputs) = runtime.block_on(reading).unwrap();
+                    assert_eq!(batch.is_none_or(|batch| batch.is_ok()), is_whole, "{key}");
+                    assert!(of_plan.wait_complete().now_or_never().is_some(), "{key}");
+                    assert_eq!(says_nothing(), !is_whole, "{key}");
+                    if is_whole {
+                        let left_over = passed(&told(&plan).unwrap(), &right).num_rows();
+                        assert!(left_over < 500, "{key}: {left_over} of 1000");
+                    }
+                    drop(outputs);
+                }
+                None => {
+                    reading.abort();
+                    drop(runtime.block_on(reading));
+                    assert!(says_nothing(), "{key}");
+                }
+            }
+        }
+    }
 }
