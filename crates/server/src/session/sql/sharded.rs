@@ -42,6 +42,7 @@ use ashlar_shard::workers::Keys;
 use ashlar_store::{Reservation, Store};
 
 pub(super) use self::ahead::Ahead;
+pub(super) use self::at_once::Queued;
 use self::gather::Kept;
 pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
@@ -93,6 +94,10 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 
     fn part(&mut self, part: &[u8], left: usize) {
         self.0.forward_part(part, left);
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.has_room()
     }
 
     async fn ready(&mut self) -> Result<()> {
