@@ -748,11 +748,12 @@ fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Exec
     let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next().filter(|_| has_rows) {
-                Some("SELECT") => Some(Tag::Counted("SELECT")),
-                Some("UPDATE") => Some(Tag::Counted("UPDATE")),
-                Some("DELETE") => Some(Tag::Counted("DELETE")),
-                Some("INSERT") => Some(Tag::Counted("INSERT 0")),
+            let counted = match tag.first_word() {
+                _ if !has_rows => None,
+                b"SELECT" => Some(Tag::Counted("SELECT")),
+                b"UPDATE" => Some(Tag::Counted("UPDATE")),
+                b"DELETE" => Some(Tag::Counted("DELETE")),
+                b"INSERT" => Some(Tag::Counted("INSERT 0")),
                 _ => None,
             };
             *progress = counted.map_or(Progress::Done, Progress::Ended);
