@@ -424,13 +424,22 @@ impl Connection {
         }
         // The session's own limit is for one that has been told that it may speak.
         let patience = if self.is_ready { session.patience() } else { None };
-        let filled = tokio::select! {
-            biased;
-            filled = self.inbox.fill(&mut self.stream) => filled?,
-            () = session.notified() => return Ok(()),
-            () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
-            () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
-            () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
+        // Nearly no session waits for more than its client and the end of the server: for what it does not wait for nothing is made.
+        let filled = if self.idle.is_none() && patience.is_none() && !session.has_mailbox() {
+            tokio::select! {
+                biased;
+                filled = self.inbox.fill(&mut self.stream) => filled?,
+                () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                filled = self.inbox.fill(&mut self.stream) => filled?,
+                () = session.notified() => return Ok(()),
+                () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
+                () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
+                () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
+            }
         };
         session.forget_cancel();
         if filled { Ok(()) } else { Err(End::Left) }
