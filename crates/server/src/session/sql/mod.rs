@@ -163,7 +163,8 @@ pub struct SqlSession {
     block: Block,
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
-    prepared: HashMap<String, Prepared>,
+    /// By name: each Bind asks for one. However alike the hashes of names are, there are at most [`NAMED_MAX`].
+    prepared: HashMap<String, Prepared, foldhash::fast::RandomState>,
     /// The charge for the prepared statements that are small.
     small_prepared: prepared::SmallPrepared,
     portals: Portals,
@@ -235,7 +236,7 @@ impl SqlSession {
             block: Block::None,
             transaction: None,
             savepoints: Vec::new(),
-            prepared: HashMap::new(),
+            prepared: HashMap::default(),
             small_prepared: prepared::SmallPrepared::default(),
             portals: Portals::default(),
             portals_made: 0,
