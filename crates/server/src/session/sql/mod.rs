@@ -48,7 +48,7 @@ use self::limit::in_time;
 use self::parameters::{Charges, read_parameters};
 use self::plans::Planned;
 pub use self::plans::SimpleStatement;
-use self::portal::{Portal, Portals, Progress, Source};
+use self::portal::{Portal, Portals, Source};
 use self::settings::Settings;
 use super::advisory::Holder;
 use super::{Activity, CancelToken, Shared};
@@ -103,6 +103,10 @@ pub trait RowSink {
     fn copy_out_done(&mut self);
     /// Called when the change that the rows belong to is certain: a cancel request comes too late for it.
     fn settled(&mut self) {}
+    /// Whether [`Self::ready`] would resolve at once and without an error: asked first, so that nothing is made to wait by.
+    fn has_room(&self) -> bool {
+        false
+    }
     /// Resolves when the sink has room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -160,7 +164,8 @@ pub struct SqlSession {
     block: Block,
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
-    prepared: HashMap<String, Prepared>,
+    /// By name: each Bind asks for one. However alike the hashes of names are, there are at most [`NAMED_MAX`].
+    prepared: HashMap<String, Prepared, foldhash::fast::RandomState>,
     /// The charge for the prepared statements that are small.
     small_prepared: prepared::SmallPrepared,
     portals: Portals,
@@ -232,7 +237,7 @@ impl SqlSession {
             block: Block::None,
             transaction: None,
             savepoints: Vec::new(),
-            prepared: HashMap::new(),
+            prepared: HashMap::default(),
             small_prepared: prepared::SmallPrepared::default(),
             portals: Portals::default(),
             portals_made: 0,
@@ -388,7 +393,7 @@ impl SqlSession {
                 }
                 let mut portal = Portal::new(planned, values, Vec::new().into());
                 portal.sent = sent;
-                self.run(&mut portal, 0, sink, true).await
+                pin!(self.run(&mut portal, 0, sink, true)).await
             });
             in_time(limit, work).await
         };
@@ -574,50 +579,6 @@ impl SqlSession {
     /// Whether there is a portal of this name. One that is ahead of its answer does not count until it is answered.
     pub fn has_portal(&self, name: &str) -> bool {
         self.portals.contains(name)
-    }
-
-    /// Executes a portal, up to `rows_max` rows; 0 for all.
-    ///
-    /// # Errors
-    /// 34000, and errors of running it.
-    pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
-        self.check_cancel()?;
-        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if portal.is_done() {
-            self.portals.insert(name, portal);
-            return Err(cannot_run(name));
-        }
-        self.note_portal(&portal);
-        let (limit, watch) = (self.arrive(), self.watch());
-        let executed = {
-            // Pinned where it is: who waits for it would copy it.
-            let work = pin!(async {
-                if portal.is_fresh() && !self.is_current(&portal) {
-                    Box::pin(self.refresh(&mut portal)).await?;
-                }
-                self.run(&mut portal, rows_max, sink, false).await
-            });
-            in_time(limit, work).await
-        };
-        self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
-        let executed = self.done(executed);
-        // What is refused because the block has failed has not failed itself.
-        if executed.is_err() && self.block != Block::Failed {
-            portal.progress = Progress::Done;
-        }
-        // What gives no rows is done once.
-        if matches!(executed, Ok(Executed::Complete(_)))
-            && portal.is_fresh()
-            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
-        {
-            portal.progress = Progress::Done;
-        }
-        // COMMIT and ROLLBACK close all portals, their own too.
-        match portal.ends_block() {
-            true => self.portals.recycle(portal),
-            false => self.portals.insert(name, portal),
-        }
-        executed
     }
 
     /// Whether a portal's statement would be planned again as it was.

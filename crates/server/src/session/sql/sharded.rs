@@ -41,6 +41,7 @@ use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
 
 pub(super) use self::ahead::Ahead;
+pub(super) use self::at_once::Queued;
 use self::gather::Kept;
 pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
@@ -93,6 +94,10 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 
     fn part(&mut self, part: &[u8], left: usize) {
         self.0.forward_part(part, left);
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.has_room()
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -742,11 +747,12 @@ fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Exec
     let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next().filter(|_| has_rows) {
-                Some("SELECT") => Some(Tag::Counted("SELECT")),
-                Some("UPDATE") => Some(Tag::Counted("UPDATE")),
-                Some("DELETE") => Some(Tag::Counted("DELETE")),
-                Some("INSERT") => Some(Tag::Counted("INSERT 0")),
+            let counted = match tag.first_word() {
+                _ if !has_rows => None,
+                b"SELECT" => Some(Tag::Counted("SELECT")),
+                b"UPDATE" => Some(Tag::Counted("UPDATE")),
+                b"DELETE" => Some(Tag::Counted("DELETE")),
+                b"INSERT" => Some(Tag::Counted("INSERT 0")),
                 _ => None,
             };
             *progress = counted.map_or(Progress::Done, Progress::Ended);
