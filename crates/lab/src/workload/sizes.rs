@@ -199,6 +199,9 @@ pub(crate) struct Sizes {
     /// The type of the column with documents [default: jsonb].
     #[arg(long, value_name = "TYPE")]
     pub(crate) document: Option<Document>,
+    /// Fields of a document [default: 33].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=33))]
+    pub(crate) fields: Option<u32>,
     /// How the statement names the field of a document [default: literal].
     #[arg(long, value_name = "NAME")]
     pub(crate) field: Option<Field>,
@@ -254,6 +257,7 @@ impl Sizes {
             ("index", self.index.is_some()),
             ("counted", self.counted.is_some()),
             ("document", self.document.is_some()),
+            ("fields", self.fields.is_some()),
             ("field", self.field.is_some()),
             ("warehouses", self.warehouses.is_some()),
             ("items", self.items.is_some()),
