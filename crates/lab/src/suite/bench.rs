@@ -55,6 +55,34 @@ pub(super) const SUITE: Suite = Suite {
             }],
         },
         Group {
+            name: "mget",
+            long: false,
+            steps: &[Step {
+                name: "mget",
+                words: "kv-batch --read-percent 100 --batch 10 --keys {keys} --threads 50 --target {resp}",
+            }],
+            rows: &[Row {
+                what: "MGET of 10 keys of 100 B, 50 connections, no pipeline (redis-benchmark), commands",
+                wanted: "shown",
+                of: &["mget"],
+                shown: Shown::Rates { per: None },
+            }],
+        },
+        Group {
+            name: "mset",
+            long: false,
+            steps: &[Step {
+                name: "mset",
+                words: "kv-batch --read-percent 0 --batch 10 --keys {keys} --threads 50 --target {resp}",
+            }],
+            rows: &[Row {
+                what: "MSET of 10 keys of 100 B, 50 connections, no pipeline (redis-benchmark), commands",
+                wanted: "shown",
+                of: &["mset"],
+                shown: Shown::Rates { per: None },
+            }],
+        },
+        Group {
             name: "connections",
             long: false,
             steps: &[Step { name: "get", words: "kv-get --keys {keys} --threads 32,512 --target {resp}" }],
