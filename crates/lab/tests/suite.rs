@@ -288,6 +288,7 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
         "% of the no-op server |",
         "| GET, 512 connections against 32 (redis-benchmark) | no loss over 5 % | Ashlar ",
         "<br>two cores ",
+        "| the same of the no-op server, with a thread for each core | what this machine allows | one core ",
         // On a machine that others use it may fall behind its rate, and then has no figure, but a reason.
         "busy: p50 ",
         "| SELECT of two columns of one of 2 K rows by primary key, prepared, 16 connections (pgbench -M prepared, ",

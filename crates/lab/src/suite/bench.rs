@@ -105,13 +105,29 @@ pub(super) const SUITE: Suite = Suite {
                     name: "two",
                     words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=ashlar --server-cores 0,1",
                 },
+                Step {
+                    name: "noop-one",
+                    words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=noop --server-cores 0",
+                },
+                Step {
+                    name: "noop-two",
+                    words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=noop --server-cores 0,1",
+                },
             ],
-            rows: &[Row {
-                what: "GET, pipeline 16, two server cores against one (the client on one of them too)",
-                wanted: "1.6 x",
-                of: &["one", "two"],
-                shown: Shown::Steps { names: ["one core", "two cores"] },
-            }],
+            rows: &[
+                Row {
+                    what: "GET, pipeline 16, two server cores against one (the client on one of them too)",
+                    wanted: "1.6 x",
+                    of: &["one", "two"],
+                    shown: Shown::Steps { names: ["one core", "two cores"] },
+                },
+                Row {
+                    what: "the same of the no-op server, with a thread for each core",
+                    wanted: "what this machine allows",
+                    of: &["noop-one", "noop-two"],
+                    shown: Shown::Steps { names: ["one core", "two cores"] },
+                },
+            ],
         },
         Group {
             name: "puts",
