@@ -218,16 +218,20 @@ fn rows_of_any_width_are_answered_rightly() {
 
 #[test]
 fn rows_are_copied_again_and_again_and_all_are_there() {
-    let (_guard, path) = folder();
-    let mut command = lab(&["run", "copy-in", "--rows", "20000", "--target", "ashlar,postgres,noop"]);
-    command.args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--server-cores", "none"]);
-    command.args(["--client-cores", "none", "--ashlar"]).arg(ashlar()).arg("--out").arg(&path);
-    let text = ends(command, 0);
-    assert!(text.contains("noop is absent: it keeps nothing"), "{text}");
-    let run = record(&path);
-    let ashlar = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "ashlar").unwrap();
-    assert_eq!((&ashlar["errors"], &ashlar["query"]), (&Value::from(0), &Value::from("copy")), "{ashlar}");
-    assert!(ashlar["operations"].as_u64().unwrap() >= 1);
+    let guard = tempfile::tempdir().unwrap();
+    for connections in ["1", "3"] {
+        let path = guard.path().join(connections);
+        let mut command = lab(&["run", "copy-in", "--rows", "20000", "--target", "ashlar,postgres,noop"]);
+        command.args(["--connections", connections]);
+        command.args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--server-cores", "none"]);
+        command.args(["--client-cores", "none", "--ashlar"]).arg(ashlar()).arg("--out").arg(&path);
+        let text = ends(command, 0);
+        assert!(text.contains("noop is absent: it keeps nothing"), "{text}");
+        let run = record(&path);
+        let ashlar = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "ashlar").unwrap();
+        assert_eq!((&ashlar["errors"], &ashlar["query"]), (&Value::from(0), &Value::from("copy")), "{ashlar}");
+        assert!(ashlar["operations"].as_u64().unwrap() >= 1);
+    }
 }
 
 #[test]

@@ -380,6 +380,47 @@ pub(super) const SUITE: Suite = Suite {
             }],
         },
         Group {
+            name: "copy-parallel",
+            long: false,
+            steps: &[
+                Step { name: "one", words: "copy-in --rows {rows} --server-cores 0,1 --target ashlar,postgres" },
+                Step {
+                    name: "two",
+                    words: "copy-in --rows {rows} --connections 2 --server-cores 0,1 --target ashlar,postgres",
+                },
+                Step {
+                    name: "four",
+                    words: "copy-in --rows {rows} --connections 4 --server-cores 0,1 --target ashlar,postgres",
+                },
+            ],
+            rows: &[
+                Row {
+                    what: "the same COPY by one connection to servers of two cores (the client on one of them too), rows",
+                    wanted: "2 x PostgreSQL",
+                    of: &["one"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "COPY of a half of the rows by each of two connections at once",
+                    wanted: "2 x PostgreSQL",
+                    of: &["two"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "COPY of a quarter of the rows by each of four connections at once",
+                    wanted: "2 x PostgreSQL",
+                    of: &["four"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "time of the load of all rows into Ashlar, by four connections against one",
+                    wanted: "0.63 x",
+                    of: &["one", "four"],
+                    shown: Shown::StepTimes { names: ["one connection", "four connections"] },
+                },
+            ],
+        },
+        Group {
             name: "json",
             long: false,
             steps: &[

@@ -52,7 +52,7 @@ const PRODUCTS_IN_JAVA: [&str; 3] = ["hazelcast", "geode", "shardingsphere"];
 const START_SECONDS: [f64; 2] = [1.5, 12.0];
 
 /// Rows, or keys, that are put into a server in a second, at a guess; of `hash-*`, whose rows are three numbers and often in a file.
-const FILLED_PER_SECOND: [f64; 2] = [150_000.0, 5_000_000.0];
+const FILLED_PER_SECOND: [f64; 2] = [300_000.0, 5_000_000.0];
 
 /// Rows of the query beside, at most: more do not fit into the memory of machines that this is measured on.
 const BESIDE_ROWS_MAX: u64 = 50_000_000;

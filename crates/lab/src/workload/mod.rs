@@ -301,7 +301,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast are rows of four columns put by COPY into an empty table with a primary key?",
         door: Door::Sql,
         needs_store: true,
-        sizes: &["rows"],
+        sizes: &["rows", "connections"],
         make: copy::workload,
     },
     Kind {
