@@ -230,7 +230,7 @@ fn a_read_that_is_cancelled_is_cancelled_on_its_shard() {
 
 #[test]
 fn a_block_that_waits_for_a_shard_holds_no_turn() {
-    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 100000");
     let mut client = fleet.client();
     for table in ["t", "l"] {
         done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
@@ -262,7 +262,7 @@ fn a_block_that_waits_for_a_shard_holds_no_turn() {
 
 #[test]
 fn scans_that_wait_for_a_shard_hold_no_turn() {
-    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 100000");
     let (mut client, mut other) = (fleet.client(), fleet.client());
     done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
     done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 50) AS s(i)");

@@ -217,7 +217,7 @@ fn a_cancel_request_reaches_the_shard() {
 
 #[test]
 fn a_cancel_request_that_comes_late_meets_no_other_statement() {
-    let fleet = Fleet::with(1, "connect_timeout_ms = 2000");
+    let fleet = Fleet::with(1, "connect_timeout_ms = 5000");
     let wire = Arc::new(Wire::default());
     let relay = Relay::start(&wire, fleet.shards[0].address());
     let mut client = fleet.client();

@@ -176,7 +176,7 @@ fn a_long_row_that_is_cancelled_comes_to_its_end_or_its_connection_does() {
     }
     fleet.ashlar.check_log();
     drop(fleet);
-    let (fleet, keys) = long_rows("connect_timeout_ms = 2000");
+    let (fleet, keys) = long_rows("connect_timeout_ms = 5000");
     for sql in passed_on(&keys) {
         let mut client = fleet.client();
         let pid = begin_to_read(&fleet, &mut client, &sql);

@@ -208,8 +208,8 @@ impl Wire {
         Some((when, act))
     }
 
-    /// Whether the connection lives on.
-    fn happen(&self, act: Act) -> bool {
+    /// Whether the connection lives on. `cut`: the end of it that is closed meanwhile.
+    fn happen(&self, act: Act, cut: Option<&TcpStream>) -> bool {
         let mut state = self.state();
         state.is_sprung = true;
         if act == Act::Kill {
@@ -219,6 +219,10 @@ impl Wire {
         }
         if matches!(act, Act::Hold | Act::CutShard | Act::CutAshlar) {
             state.is_held = true;
+            // Not before it is held: whoever hears of the cut may let go of it at once.
+            if let Some(cut) = cut {
+                let _ = cut.shutdown(Shutdown::Both);
+            }
             self.changed.notify_all();
             let held = self.changed.wait_timeout_while(state, PATIENCE, |state| state.is_held).unwrap();
             assert!(!held.1.timed_out(), "held for too long");
@@ -295,7 +299,7 @@ fn connect(wire: &Wire, client: &TcpStream, server: &TcpStream) {
     // An answer that never came.
     let unanswered = line.answer.lock().unwrap().take();
     if let Some(act) = unanswered {
-        wire.happen(act);
+        wire.happen(act, None);
     }
 }
 
@@ -315,12 +319,11 @@ impl Line<'_> {
             Act::CutAshlar => Some(self.client),
             Act::Kill | Act::Cut | Act::Hold => None,
         };
-        if let Some(cut) = cut {
+        if cut.is_some() {
             // Before it is cut: whoever reads there closes the other end too.
             self.is_half_open.store(true, Ordering::SeqCst);
-            let _ = cut.shutdown(Shutdown::Both);
         }
-        let lives_on = self.wire.happen(act);
+        let lives_on = self.wire.happen(act, cut);
         self.is_half_open.store(false, Ordering::SeqCst);
         lives_on
     }
@@ -352,7 +355,7 @@ impl Line<'_> {
             }
             server.write_all(&message).ok()?;
             if let Some((When::Meanwhile, act)) = found {
-                self.wire.happen(Act::Hold);
+                self.wire.happen(Act::Hold, None);
                 if !self.happen(act) {
                     return None;
                 }
