@@ -369,19 +369,27 @@ fn a_terminal_sees_how_far_it_is() {
 #[test]
 fn a_running_server_with_a_password_is_measured_by_whoever_knows_it() {
     let guard = tempfile::tempdir().unwrap();
-    let free = ashlar_base::net::listen("127.0.0.1:0".parse().unwrap()).unwrap().local_addr().unwrap();
-    let port = free.port().to_string();
-    let arguments = ["--port", &port, "--requirepass", "sesame", "--save", "", "--dir"];
-    let server = Command::new("redis-server").args(arguments).arg(guard.path()).stdout(Stdio::piped()).spawn();
-    let Ok(mut server) = server else {
-        eprintln!("skipped: redis-server is not here");
-        return;
+    let mut tries = 0..4;
+    let (mut server, _log, port) = loop {
+        let free = ashlar_base::net::listen("127.0.0.1:0".parse().unwrap()).unwrap().local_addr().unwrap();
+        let port = free.port().to_string();
+        let arguments = ["--port", &port, "--requirepass", "sesame", "--save", "", "--dir"];
+        let server = Command::new("redis-server").args(arguments).arg(guard.path()).stdout(Stdio::piped()).spawn();
+        let Ok(mut server) = server else {
+            eprintln!("skipped: redis-server is not here");
+            return;
+        };
+        let mut log = BufReader::new(server.stdout.take().unwrap());
+        let mut said = String::new();
+        let is_ready = |said: &str| said.contains("Ready to accept connections");
+        while !is_ready(&said) && log.read_line(&mut said).unwrap() > 0 {}
+        if is_ready(&said) {
+            break (server, log, port);
+        }
+        // Another process has taken the port before the server did.
+        server.wait().unwrap();
+        assert!(tries.next().is_some(), "{said}");
     };
-    let mut log = BufReader::new(server.stdout.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("Ready to accept connections") {
-        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
-    }
     let target = format!("127.0.0.1:{port}");
     let measure = |name: &str, password: Option<&str>| {
         let path = guard.path().join(name);
