@@ -350,7 +350,7 @@ fn count_value(sql: &mut Connection, v: u64) {
 }
 
 /// Says that it is the end, also where an assertion fails: the others must not go on for ever.
-struct End<'a>(&'a AtomicBool);
+pub(crate) struct End<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {

@@ -7,10 +7,13 @@ use std::time::Duration;
 use ashlar_tests::process::wait_for;
 use ashlar_tests::{Ashlar, Options, ashlar, pg, resp};
 
+/// How long something that is bound to happen may take.
+const SOON: Duration = Duration::from_secs(120);
+
 /// Status and body of a page.
 pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -44,7 +47,7 @@ fn metrics_count_what_happened() {
     assert_eq!(keys.command(&["SET", "a", "b"]).unwrap(), resp::Reply::Simple("OK".to_owned()));
     // Answered before they are counted, perhaps: the counters move at the end of a turn.
     let mut page = String::new();
-    let counted = wait_for(Duration::from_secs(10), || {
+    let counted = wait_for(SOON, || {
         page = get(server.http(), "/metrics").1;
         series(&page, r#"ashlar_server_statements_total{door="pg"}"#) >= Some(4.0)
             && series(&page, r#"ashlar_server_statements_total{door="resp"}"#) >= Some(1.0)
@@ -75,7 +78,7 @@ fn what_arrives_together_is_answered_by_one_write() {
     // How many writes there were when so many commands had been counted; the commands are counted last.
     let writes_after = |commands: f64| {
         let mut page = String::new();
-        let counted = wait_for(Duration::from_secs(10), || {
+        let counted = wait_for(SOON, || {
             page = get(server.http(), "/metrics").1;
             series(&page, r#"ashlar_server_statements_total{door="resp"}"#) == Some(commands)
         });
@@ -98,56 +101,67 @@ fn what_arrives_together_is_answered_by_one_write() {
 #[test]
 fn a_server_gives_profiles_of_itself_while_it_works() {
     let server =
-        Ashlar::start(Options { config: "[server]\nstartup_timeout_ms = 1000\n".into(), ..Options::default() })
+        Ashlar::start(Options { config: "[server]\nstartup_timeout_ms = 5000\n".into(), ..Options::default() })
             .unwrap();
-    let (list, folded) = (get(server.http(), "/debug/profile").1, "?seconds=3&format=folded");
+    let list = get(server.http(), "/debug/profile").1;
     let mut connection = server.connect();
     connection.query("CREATE TABLE kept (id integer PRIMARY KEY, v text)").unwrap();
     let mut kept = 0;
-    for (kind, expected) in [
-        ("cpu", &["ashlar_query"][..]),
+    for (kind, seconds, expected) in [
+        // Longer than a client may be silent otherwise.
+        ("cpu", 7, &["ashlar_query"][..]),
         // A thread that has nothing to do is seen as well, and so are tasks: who waits, and for whom.
-        ("wall", &["ashlar_store::compactor::run", "tasks;connection pg;statement;query", "tasks;acceptor "]),
-        ("allocations", &["ashlar_query"]),
+        ("wall", 3, &["ashlar_store::compactor::run", "tasks;connection pg;statement;query", "tasks;acceptor "]),
+        ("allocations", 3, &["ashlar_query"]),
         // The rows that are inserted meanwhile stay.
-        ("heap", &["ashlar_store"]),
+        ("heap", 3, &["ashlar_store"]),
     ] {
         assert!(list.contains(&format!("/debug/profile/{kind} ")), "{list}");
         let address = server.http();
-        // Longer than a client may be silent otherwise.
-        let profile = std::thread::spawn(move || get(address, &format!("/debug/profile/{kind}{folded}")));
-        while !profile.is_finished() {
-            let sql = "SELECT count(*), sum(a * b) FROM generate_series(1, 300) a, generate_series(1, 300) b";
-            assert_eq!(connection.query(sql).unwrap().len(), 1);
-            let sql = format!(
-                "INSERT INTO kept SELECT a, repeat('x', 1000) FROM generate_series({}, {}) a",
-                kept,
-                kept + 999
-            );
-            connection.query(&sql).unwrap();
-            kept += 1000;
-        }
-        let (status, text) = profile.join().unwrap();
-        assert_eq!(status, 200, "{kind}: {text}");
-        for expected in expected {
-            assert!(text.contains(expected), "{kind}, {expected}: {text}");
-        }
+        let mut text = String::new();
+        // Of what was hardly done meanwhile, on a machine that did other things, there may be no sample: then another one is taken.
+        let has_all = wait_for(SOON, || {
+            let path = format!("/debug/profile/{kind}?seconds={seconds}&format=folded");
+            let profile = std::thread::spawn(move || get(address, &path));
+            while !profile.is_finished() {
+                let sql = "SELECT count(*), sum(a * b) FROM generate_series(1, 300) a, generate_series(1, 300) b";
+                assert_eq!(connection.query(sql).unwrap().len(), 1);
+                let ids = format!("generate_series({kept}, {}) a", kept + 999);
+                connection.query(&format!("INSERT INTO kept SELECT a, repeat('x', 1000) FROM {ids}")).unwrap();
+                kept += 1000;
+            }
+            let (status, taken) = profile.join().unwrap();
+            assert_eq!(status, 200, "{kind}: {taken}");
+            text = taken;
+            expected.iter().all(|expected| text.contains(expected))
+        });
+        assert!(has_all, "{kind}, {expected:?}: {text}");
         for line in text.lines() {
             let (_, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{kind}: {line}"));
             assert!(value.parse::<u64>().is_ok_and(|value| value > 0), "{kind}: {line}");
         }
     }
     // And it is drawn for people.
-    let (status, drawing) = get(server.http(), "/debug/profile/wall?seconds=1&format=flamegraph");
-    assert!(status == 200 && drawing.contains("<svg") && drawing.contains("ashlar_store::compactor::run"), "{drawing}");
-    // One at a time; other pages are answered meanwhile.
+    let mut drawing = String::new();
+    let is_drawn = wait_for(SOON, || {
+        let (status, drawn) = get(server.http(), "/debug/profile/wall?seconds=1&format=flamegraph");
+        assert_eq!(status, 200, "{drawn}");
+        drawing = drawn;
+        drawing.contains("<svg") && drawing.contains("ashlar_store::compactor::run")
+    });
+    assert!(is_drawn, "{drawing}");
+    // One at a time; other pages are answered meanwhile. Where one of two comes late, there is room for both.
     let address = server.http();
     let ask = || std::thread::spawn(move || get(address, "/debug/profile/cpu?seconds=4&format=folded").0);
-    let both = [ask(), ask()];
-    assert_eq!(get(address, "/healthz").0, 200);
-    let mut statuses = both.map(|asked| asked.join().unwrap());
-    statuses.sort_unstable();
-    assert_eq!(statuses, [200, 409]);
+    let is_refused = (0..8).any(|_| {
+        let both = [ask(), ask()];
+        assert_eq!(get(address, "/healthz").0, 200);
+        let mut statuses = both.map(|asked| asked.join().unwrap());
+        statuses.sort_unstable();
+        assert!(statuses == [200, 409] || statuses == [200, 200], "{statuses:?}");
+        statuses == [200, 409]
+    });
+    assert!(is_refused, "two profiles are taken at the same time");
     for (path, status) in
         [("/debug/profile/x", 404), ("/debug/profile/cpu?seconds=0", 400), ("/debug/profile/cpu?x=1", 400)]
     {
@@ -176,25 +190,25 @@ fn a_wall_profile_says_for_whom_a_task_waits() {
         "query;rows to the connection ",
         "tasks;connection resp;socket read ",
     ];
-    let seen = wait_for(Duration::from_secs(60), || {
-        let (status, text) = get(server.http(), "/debug/profile/wall?seconds=1&format=folded");
-        assert_eq!(status, 200, "{text}");
-        waits.iter().all(|wait| text.contains(wait))
+    let mut text = String::new();
+    let seen = wait_for(SOON, || {
+        let (status, taken) = get(server.http(), "/debug/profile/wall?seconds=1&format=folded");
+        assert_eq!(status, 200, "{taken}");
+        text = taken;
+        // And what each thread is in, of the system's calls.
+        let accepts = |line: &str| line.starts_with("ashlar-accept;") && line.contains(";[in epoll_wait] ");
+        waits.iter().all(|wait| text.contains(wait)) && text.lines().any(accepts)
     });
-    assert!(seen, "{}", get(server.http(), "/debug/profile/wall?seconds=1&format=folded").1);
-    let text = get(server.http(), "/debug/profile/wall?seconds=1&format=folded").1;
-    // What each thread is in, of the system's calls.
-    assert!(
-        text.lines().any(|line| line.starts_with("ashlar-accept;") && line.contains(";[in epoll_wait] ")),
-        "{text}"
-    );
+    assert!(seen, "{text}");
     drop((connection, keys, holder, waiter));
     server.stop();
 }
 
 #[test]
 fn readiness_ends_before_the_server_does() {
-    let mut server = Ashlar::start(Options::default()).unwrap();
+    // A million rows take some time on a machine that has other things to do.
+    let config = "[server]\nshutdown_grace_ms = 600000\n".to_owned();
+    let mut server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut connection = server.connect();
     connection.query("CREATE TABLE held (id integer PRIMARY KEY)").unwrap();
     let rows: Vec<String> = (0..1000).map(|id| format!("({id})")).collect();
@@ -203,7 +217,7 @@ fn readiness_ends_before_the_server_does() {
     connection.send(&pg::message(b'Q', &[b"SELECT a.id FROM held a, held b\0"])).unwrap();
     assert_eq!(connection.read().unwrap().kind, b'T');
     server.signal("TERM").unwrap();
-    let told = wait_for(Duration::from_secs(5), || get(server.http(), "/readyz").0 == 503);
+    let told = wait_for(SOON, || get(server.http(), "/readyz").0 == 503);
     assert!(told, "still ready after SIGTERM");
     assert_eq!(get(server.http(), "/healthz").0, 200);
     let mut rows = 0;
@@ -243,7 +257,7 @@ fn a_full_http_door_says_so_and_takes_nothing_from_the_others() {
     // Those that have a seat are served, and a seat that becomes free is given away.
     write!(silent[0], "GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
     assert!(last_words(&mut silent[0]).starts_with("HTTP/1.1 200 "));
-    let admitted = wait_for(Duration::from_secs(10), || {
+    let admitted = wait_for(SOON, || {
         let mut stream = connect();
         let sent = write!(stream, "GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         sent.is_ok() && last_words(&mut stream).starts_with("HTTP/1.1 200 ")
@@ -265,19 +279,23 @@ fn a_request_has_to_arrive_in_time_however_it_is_cut() {
     // One says nothing, one has been answered and says nothing more, one sends a byte at a time and never ends.
     let mut silent = connect();
     assert_eq!(last_words(&mut silent), "");
-    let mut answered = connect();
-    write!(answered, "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
-    assert!(last_words(&mut answered).ends_with("ok\n"));
+    // Who asks may be late himself, on a busy machine: then he asks again.
+    let is_answered = || {
+        let mut answered = connect();
+        let sent = write!(answered, "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n");
+        sent.is_ok() && last_words(&mut answered).ends_with("ok\n")
+    };
+    assert!(wait_for(SOON, is_answered), "nobody who asks in time is answered");
     let mut slow = connect();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").unwrap();
     slow.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-    let closed = wait_for(Duration::from_secs(30), || {
+    let closed = wait_for(SOON, || {
         let sent = slow.write_all(b"x");
         let read = slow.read(&mut [0; 16]);
         sent.is_err() || matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
     });
     assert!(closed, "a request that never ends is waited for");
-    assert_eq!(get(server.http(), "/healthz"), (200, "ok\n".to_owned()));
+    assert!(wait_for(SOON, is_answered), "nobody is answered any more");
     server.stop();
 }
 
@@ -337,7 +355,7 @@ fn a_log_in_json_is_one_object_a_line() {
     let mut connection = server.connect();
     assert!(connection.query("SELECT 1 / 0").is_err());
     drop(connection);
-    assert!(wait_for(Duration::from_secs(30), || server.log().contains("the client left")));
+    assert!(wait_for(SOON, || server.log().contains("the client left")));
     let log = server.log();
     let mut failures = Vec::new();
     for line in log.lines() {

@@ -10,12 +10,16 @@ use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply};
 use ashlar_tests::{Ashlar, Options, Postgres};
 
+use crate::conflicts::End;
 use crate::random::Random;
 
 mod conversations;
 
 /// How long something that is bound to happen may take.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
+
+/// Commands wait for locked rows for longer than anything here takes.
+const PATIENT: &str = "resp_lock_timeout_ms = 600000\n";
 
 /// A session, and somebody who sees whether it waits.
 struct Party {
@@ -61,6 +65,11 @@ impl Party {
     fn run(&mut self, sql: &str) -> String {
         self.start(sql);
         self.answer()
+    }
+
+    /// Takes back a time so short that on a busy machine this statement may have reached it too.
+    fn set_no_statement_timeout(&mut self) {
+        assert!(wait_for(SOON, || self.run("SET statement_timeout = 0") == "SET"), "there is no time for SET");
     }
 }
 
@@ -138,7 +147,7 @@ fn advisory_locks_are_waited_for() {
     for waits in ["SELECT pg_advisory_lock(1)", "SELECT pg_sleep(1000)"] {
         assert_eq!(second.run(waits), "57014: canceling statement due to statement timeout", "{waits}");
     }
-    second.run("SET statement_timeout = 0");
+    second.set_no_statement_timeout();
     third.start("SELECT pg_advisory_lock(1)");
     // Its locks go with a session.
     drop(first);
@@ -161,7 +170,7 @@ fn lock_counters(server: &Ashlar) -> (f64, f64) {
 fn a_bank_keeps_its_total() {
     const ACCOUNTS: u64 = 6;
     // Two rows that five clients want all the time, on a machine that may be busy with other tests.
-    let config = "[server]\nresp_lock_timeout_ms = 120000\n".to_owned();
+    let config = format!("[server]\n{PATIENT}");
     let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut own = server.connect();
     own.query("CREATE TABLE bank (id integer PRIMARY KEY, n bigint NOT NULL)").unwrap();
@@ -371,7 +380,7 @@ fn a_statement_that_waits_can_be_cancelled_and_has_its_time() {
             }
             waiting.run("SET statement_timeout = 100");
             assert_eq!(waiting.run(sql), "57014: canceling statement due to statement timeout", "{sql}");
-            waiting.run("SET statement_timeout = 0");
+            waiting.set_no_statement_timeout();
         }
         assert_eq!(holder.run("COMMIT"), "COMMIT");
         assert_eq!(waiting.run("SELECT v FROM patient ORDER BY id"), "0 / 2 / SELECT 2");
@@ -381,7 +390,7 @@ fn a_statement_that_waits_can_be_cancelled_and_has_its_time() {
 
 #[test]
 fn clients_of_the_other_door_wait_for_rows_and_go_on() {
-    let config = "[server]\ncores = 1\n".to_owned();
+    let config = format!("[server]\ncores = 1\n{PATIENT}");
     let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut own = server.connect();
     own.query("CREATE TABLE shared_row (id integer PRIMARY KEY, v integer NOT NULL)").unwrap();
@@ -442,7 +451,8 @@ fn clients_of_the_other_door_wait_for_rows_and_go_on() {
 fn a_command_in_a_deadlock_lets_go_and_goes_on() {
     // Waits in which it wants to find a key free, before it takes it.
     const PASSES: usize = 3;
-    let server = Ashlar::start(Options::default()).unwrap();
+    let config = format!("[server]\n{PATIENT}");
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut own = server.connect();
     own.query("INSERT INTO kv VALUES ('a', '0'), ('b', '0')").unwrap();
     let lock = |key: &str| format!("SELECT 1 FROM kv WHERE key = '{key}' FOR UPDATE");
@@ -506,9 +516,11 @@ fn a_command_that_waits_for_too_long_says_so() {
 /// Others change one of its keys without a pause: a long EXEC is done all the same, each time.
 #[test]
 fn a_transaction_of_keys_is_not_starved_by_others() {
-    let server = Ashlar::start(Options::default()).unwrap();
+    let config = format!("[server]\n{PATIENT}");
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = End(&stop);
         for _ in 0..2 {
             let (server, stop) = (&server, &stop);
             scope.spawn(move || {
@@ -536,7 +548,6 @@ fn a_transaction_of_keys_is_not_starved_by_others() {
             };
             assert_eq!(first + 1, *last, "somebody came between");
         }
-        stop.store(true, Ordering::Release);
     });
     assert_eq!(server.connect().value("SELECT count(*) FROM pg_locks").unwrap(), "0");
     server.stop();

@@ -429,7 +429,7 @@ impl Replay {
 
     fn connection(&mut self, name: &str) -> Result<&mut BufReader<TcpStream>> {
         if !self.connections.contains_key(name) {
-            let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
+            let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::process::PATIENCE;
+
 /// How long one message may take. Generous: threads of queries, which are nice, hardly advance while other tests have both
 /// cores.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(180);
@@ -91,7 +93,7 @@ pub struct Connection {
 impl Connection {
     /// Connects a socket and sends nothing.
     pub fn raw(address: SocketAddr) -> Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
         stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         stream.set_nodelay(true)?;

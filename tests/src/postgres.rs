@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::island::Island;
 use crate::pg;
-use crate::process::{PATIENCE, Process, free_port, wait_for};
+use crate::process::{PATIENCE, Port, Process, wait_for};
 
 /// What makes the folder of a cluster: where the programs are, the folder, who owns it.
 type Fill<'a> = &'a dyn Fn(&Path, &Path, Option<(u32, u32)>) -> Result<()>;
@@ -22,6 +22,8 @@ type Fill<'a> = &'a dyn Fn(&Path, &Path, Option<(u32, u32)>) -> Result<()>;
 pub struct Postgres {
     process: Process,
     address: SocketAddr,
+    /// Of that address; of an island, where nobody else is, only its number.
+    _port: Port,
     /// The network that it is in, where that is an island.
     network: Option<PathBuf>,
 }
@@ -45,7 +47,7 @@ impl Postgres {
     /// Starts a cluster of its own all of whose data are in this folder: but for its log, it writes nowhere else.
     pub fn start_in(folder: &Path) -> Result<Postgres> {
         let apart = |bin: &Path, data: &Path, owner: Option<(u32, u32)>| {
-            // Named after the directory of the process, so that a second attempt has a folder of its own.
+            // Named after the directory of the process, so that each cluster has a folder of its own.
             let name = data.parent().and_then(Path::file_name).context("a directory without a name")?;
             let own = folder.join(name);
             std::fs::create_dir(&own)?;
@@ -81,27 +83,21 @@ impl Postgres {
         let bin = bin_dir()?;
         let owner = unprivileged_user()?;
         let network = island.map(Island::file);
-        let mut failures = String::new();
-        // Another process may take the free port before the server does.
-        for _ in 0..3 {
-            let dir = tempfile::Builder::new().prefix("ashlar-postgres-").tempdir()?;
-            if let Some((uid, gid)) = owner {
-                chown(dir.path(), Some(uid), Some(gid))?;
-            }
-            let data = dir.path().join("data");
-            fill(&bin, &data, owner)?;
-            let mut address = free_port()?;
-            if let Some(island) = island {
-                address.set_ip(island.address());
-            }
-            let command = serve(&bin, owner, dir.path(), address, network.as_deref());
-            let mut process = Process::spawn("postgres", "INT", command, dir)?;
-            match process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()) {
-                Ok(_) => return Ok(Postgres { process, address, network }),
-                Err(error) => failures.push_str(&format!("{error:#}\n")),
-            }
+        let dir = tempfile::Builder::new().prefix("ashlar-postgres-").tempdir()?;
+        if let Some((uid, gid)) = owner {
+            chown(dir.path(), Some(uid), Some(gid))?;
         }
-        bail!("PostgreSQL did not start:\n{failures}");
+        let data = dir.path().join("data");
+        fill(&bin, &data, owner)?;
+        let port = Port::hold()?;
+        let mut address = port.address();
+        if let Some(island) = island {
+            address.set_ip(island.address());
+        }
+        let command = serve(&bin, owner, dir.path(), address, network.as_deref());
+        let mut process = Process::spawn("postgres", "INT", command, dir)?;
+        process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok())?;
+        Ok(Postgres { process, address, _port: port, network })
     }
 
     /// From now on whoever connects has to know the password of `postgres`, by this method of `pg_hba.conf`.

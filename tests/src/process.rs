@@ -3,7 +3,7 @@
 //! Used by the fixtures of this crate. Waiting is always for an event with a deadline, never for a length of time.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
-/// How long a server may take to start or to stop. Generous: the machine of a test run may be busy with a build.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to start or to stop, and whatever else is waited for. Generous: the machine of a test run may be busy with a
+/// build, and only a test that fails waits for so long.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The last lines of a log that are told with a test that fails.
 const TOLD_LINES: usize = 30;
@@ -231,9 +233,27 @@ pub fn wait_for(patience: Duration, mut condition: impl FnMut() -> bool) -> bool
     true
 }
 
-/// A port of the loopback interface that nobody listens on at the moment.
-pub fn free_port() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+/// A port of the loopback interface that is one server's alone, also while that is down: until this is dropped nobody is given it who
+/// asks for any port, to listen on or to connect from.
+pub struct Port {
+    address: SocketAddr,
+    /// Bound and never listening, which does not keep a server from it that names it and reuses addresses, as PostgreSQL and Redis do.
+    _holder: TcpSocket,
+}
+
+impl Port {
+    /// One that nobody has.
+    pub fn hold() -> Result<Port> {
+        let holder = TcpSocket::new_v4()?;
+        holder.set_reuseaddr(true)?;
+        holder.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        Ok(Port { address: holder.local_addr()?, _holder: holder })
+    }
+
+    /// Where its server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 /// The first of the names that is a program on the PATH.

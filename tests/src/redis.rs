@@ -4,42 +4,35 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::process::{Process, find_program, free_port};
+use crate::process::{Port, Process, find_program};
 use crate::resp;
 
 /// A running Redis (or Valkey).
 pub struct Redis {
     process: Process,
-    address: SocketAddr,
+    port: Port,
 }
 
 impl Redis {
     /// Starts a server of its own.
     pub fn start() -> Result<Redis> {
         let program = find_program(&["redis-server", "valkey-server"])?;
-        let mut failures = String::new();
-        // Another process may take the free port before the server does.
-        for _ in 0..3 {
-            let dir = tempfile::Builder::new().prefix("ashlar-redis-").tempdir()?;
-            let address = free_port()?;
-            let mut command = Command::new(&program);
-            command
-                .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
-                .args(["--save", "", "--appendonly", "no", "--dir"])
-                .arg(dir.path());
-            let mut process = Process::spawn("redis", "TERM", command, dir)?;
-            let answers = |_: &std::path::Path| {
-                let mut client = resp::Client::connect(address).ok()?;
-                (client.command(&["PING"]).ok()? == resp::Reply::Simple("PONG".to_owned())).then_some(())
-            };
-            match process.wait_until(answers) {
-                Ok(()) => return Ok(Redis { process, address }),
-                Err(error) => failures.push_str(&format!("{error:#}\n")),
-            }
-        }
-        bail!("Redis did not start:\n{failures}");
+        let dir = tempfile::Builder::new().prefix("ashlar-redis-").tempdir()?;
+        let port = Port::hold()?;
+        let address = port.address();
+        let mut command = Command::new(&program);
+        command
+            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(dir.path());
+        let mut process = Process::spawn("redis", "TERM", command, dir)?;
+        process.wait_until(|_| {
+            let mut client = resp::Client::connect(address).ok()?;
+            (client.command(&["PING"]).ok()? == resp::Reply::Simple("PONG".to_owned())).then_some(())
+        })?;
+        Ok(Redis { process, port })
     }
 
     /// The server that the tests of this process share; separate tests use separate key names.
@@ -50,7 +43,7 @@ impl Redis {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// What the server has logged.

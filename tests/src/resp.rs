@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// How long one reply may take.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::process::PATIENCE;
+
+/// How long one reply may take: as long as a message of the other protocol, for the same reason.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// One reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +66,7 @@ pub struct Client {
 impl Client {
     /// Connects; says nothing yet.
     pub fn connect(address: SocketAddr) -> Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_nodelay(true)?;
@@ -139,7 +141,10 @@ impl Client {
     /// Whether the server closes the connection; what it still says before is thrown away.
     pub fn closes(&mut self) -> bool {
         let mut rest = Vec::new();
-        self.reader.read_to_end(&mut rest).is_ok()
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
     }
 
     fn read_many(&mut self, count: usize) -> Result<Vec<Reply>> {

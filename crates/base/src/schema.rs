@@ -168,8 +168,8 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
     /// The types of the expressions.
     fn types(&self) -> &[SqlType];
 
-    /// Which of the expressions stands for a column of the index where its values are compared; `None`: they are compared
-    /// as they are.
+    /// Which of the expressions stands for a column of the index, or for another of its expressions, where its values are compared;
+    /// `None`: they are compared as they are.
     fn key_of(&self, _: ColumnId) -> Option<usize> {
         None
     }

@@ -210,36 +210,49 @@ impl SqlType {
     /// The type with this OID, where we offer it. `numeric` comes back as `numeric(38, 10)`: an OID has no
     /// precision, and callers that know the column's type use that instead.
     pub fn from_oid(oid: u32) -> Option<Self> {
-        const SCALARS: [ScalarType; 19] = [
-            ScalarType::Bool,
-            ScalarType::Int2,
-            ScalarType::Int4,
-            ScalarType::Int8,
-            ScalarType::Float4,
-            ScalarType::Float8,
-            ScalarType::Numeric { precision: 38, scale: SqlType::NUMERIC_PARAMETER_SCALE },
-            ScalarType::Text,
-            ScalarType::Varchar { length: None },
-            ScalarType::Char { length: None },
-            ScalarType::Bytea,
-            ScalarType::Date,
-            ScalarType::Time,
-            ScalarType::Timestamp,
-            ScalarType::Timestamptz,
-            ScalarType::Interval,
-            ScalarType::Uuid,
-            ScalarType::Json,
-            ScalarType::Jsonb,
-        ];
-        SCALARS.into_iter().find_map(|scalar| {
-            if scalar.oid() == oid {
-                Some(Self::Scalar(scalar))
-            } else if scalar.array_oid() == oid {
-                Some(Self::Array(scalar))
-            } else {
-                None
-            }
-        })
+        // Asked for every parameter of a sharding key: a match, and no list that is gone through.
+        let (scalar, is_array) = match oid {
+            16 => (ScalarType::Bool, false),
+            17 => (ScalarType::Bytea, false),
+            20 => (ScalarType::Int8, false),
+            21 => (ScalarType::Int2, false),
+            23 => (ScalarType::Int4, false),
+            25 => (ScalarType::Text, false),
+            114 => (ScalarType::Json, false),
+            700 => (ScalarType::Float4, false),
+            701 => (ScalarType::Float8, false),
+            1042 => (ScalarType::Char { length: None }, false),
+            1043 => (ScalarType::Varchar { length: None }, false),
+            1082 => (ScalarType::Date, false),
+            1083 => (ScalarType::Time, false),
+            1114 => (ScalarType::Timestamp, false),
+            1184 => (ScalarType::Timestamptz, false),
+            1186 => (ScalarType::Interval, false),
+            1700 => (ScalarType::Numeric { precision: 38, scale: Self::NUMERIC_PARAMETER_SCALE }, false),
+            2950 => (ScalarType::Uuid, false),
+            3802 => (ScalarType::Jsonb, false),
+            1000 => (ScalarType::Bool, true),
+            1001 => (ScalarType::Bytea, true),
+            1016 => (ScalarType::Int8, true),
+            1005 => (ScalarType::Int2, true),
+            1007 => (ScalarType::Int4, true),
+            1009 => (ScalarType::Text, true),
+            199 => (ScalarType::Json, true),
+            1021 => (ScalarType::Float4, true),
+            1022 => (ScalarType::Float8, true),
+            1014 => (ScalarType::Char { length: None }, true),
+            1015 => (ScalarType::Varchar { length: None }, true),
+            1182 => (ScalarType::Date, true),
+            1183 => (ScalarType::Time, true),
+            1115 => (ScalarType::Timestamp, true),
+            1185 => (ScalarType::Timestamptz, true),
+            1187 => (ScalarType::Interval, true),
+            1231 => (ScalarType::Numeric { precision: 38, scale: Self::NUMERIC_PARAMETER_SCALE }, true),
+            2951 => (ScalarType::Uuid, true),
+            3807 => (ScalarType::Jsonb, true),
+            _ => return None,
+        };
+        Some(if is_array { Self::Array(scalar) } else { Self::Scalar(scalar) })
     }
 }
 
@@ -278,5 +291,43 @@ impl fmt::Display for SqlType {
             Self::Scalar(scalar) => scalar.fmt(f),
             Self::Array(element) => write!(f, "{element}[]"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_found_by_its_own_number_and_by_no_other() {
+        let all = [
+            ScalarType::Bool,
+            ScalarType::Int2,
+            ScalarType::Int4,
+            ScalarType::Int8,
+            ScalarType::Float4,
+            ScalarType::Float8,
+            ScalarType::Numeric { precision: 38, scale: SqlType::NUMERIC_PARAMETER_SCALE },
+            ScalarType::Text,
+            ScalarType::Varchar { length: None },
+            ScalarType::Char { length: None },
+            ScalarType::Bytea,
+            ScalarType::Date,
+            ScalarType::Time,
+            ScalarType::Timestamp,
+            ScalarType::Timestamptz,
+            ScalarType::Interval,
+            ScalarType::Uuid,
+            ScalarType::Json,
+            ScalarType::Jsonb,
+        ];
+        let mut found = 0;
+        for oid in (0..10_000).chain([u32::MAX]) {
+            let scalar = all.into_iter().find(|scalar| scalar.oid() == oid).map(SqlType::Scalar);
+            let array = all.into_iter().find(|scalar| scalar.array_oid() == oid).map(SqlType::Array);
+            assert_eq!(SqlType::from_oid(oid), scalar.or(array), "{oid}");
+            found += usize::from(SqlType::from_oid(oid).is_some());
+        }
+        assert_eq!(found, 2 * all.len());
     }
 }

@@ -6,15 +6,16 @@ final class Documents {
     /** The field that is summed up: the column {@code value} of the row with the same id. */
     static final String SUMMED = "value";
 
-    private static final int FILLERS = 31;
+    /** Fields that are asked for. */
+    private static final int ASKED = 2;
 
     private Documents() {}
 
-    /** The document of an id. */
-    static String of(long id) {
+    /** The document of an id, of so many fields. */
+    static String of(long id, int fields) {
         StringBuilder text = new StringBuilder(800);
         text.append("{\"id\": ").append(id).append(", \"value\": ").append(Rows.value(id));
-        for (int field = 1; field <= FILLERS; field++) {
+        for (int field = 1; field <= fields - ASKED; field++) {
             int filler = (int) Numbers.mix(id << 5 | field);
             text.append(field < 10 ? ", \"field_0" : ", \"field_").append(field).append("\": \"");
             text.append(String.format("%08x", filler)).append('"');

@@ -51,7 +51,9 @@ final class Same {
             out.append('\n');
         }
         for (long id : new long[] {0, 42, 999_999, 199_999_999}) {
-            out.append("document ").append(Documents.of(id)).append('\n');
+            for (int fields : new int[] {33, 22}) {
+                out.append("document ").append(Documents.of(id, fields)).append('\n');
+            }
             out.append("pick ").append(Rows.pickedRow(id, 1000)).append(' ').append(Rows.pickedAmount(id)).append('\n');
         }
         out.append("joined ").append(Rows.joined(50, 1000)).append('\n');

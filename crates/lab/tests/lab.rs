@@ -719,7 +719,9 @@ fn is_answered(run: &Value, queries: usize) {
     for one in measurements {
         assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
         let (peak, loaded) = (&one["server_memory_peak_bytes"], &one["server_memory_loaded_bytes"]);
-        assert!(loaded.as_u64().unwrap() > 1_000_000 && peak.as_u64() >= loaded.as_u64(), "{one}");
+        // What was loaded is read before the peak begins, and a server may give pages back in between: a little less is no error.
+        let (peak, loaded) = (peak.as_u64().unwrap(), loaded.as_u64().unwrap());
+        assert!(loaded > 1_000_000 && peak >= loaded / 10 * 9, "{one}");
         assert!(one["query"].is_string() && one["operations"].as_u64().unwrap() > 0, "{one}");
         assert!(one["measured_seconds"].as_f64().unwrap() >= 1.0, "whole queries until a second is over: {one}");
     }

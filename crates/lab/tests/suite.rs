@@ -89,6 +89,28 @@ fn redis_benchmark_and_pgbench_make_the_load_and_what_they_say_is_recorded() {
                 "500",
             ][..],
             &["kv-put", "--target", "redis-benchmark=ashlar,redis-benchmark=noop", "--keys", "500", "--pipeline", "8"],
+            &[
+                "kv-batch",
+                "--read-percent",
+                "100",
+                "--batch",
+                "10",
+                "--target",
+                "redis-benchmark=ashlar,redis-benchmark=redis,redis-benchmark=noop",
+                "--keys",
+                "500",
+            ],
+            &[
+                "kv-batch",
+                "--read-percent",
+                "0",
+                "--batch",
+                "10",
+                "--target",
+                "redis-benchmark=ashlar,redis-benchmark=noop",
+                "--keys",
+                "500",
+            ],
             &["sql-key", "--target", "pgbench=ashlar,pgbench=postgres", "--rows", "500", "--columns", "narrow"],
             &["sql-key", "--target", "pgbench=ashlar,ashlar,noop", "--rows", "500", "--protocol", "text"],
             &["sql-update", "--target", "pgbench=ashlar,pgbench=postgres", "--rows", "500"],
@@ -161,6 +183,7 @@ fn what_a_program_cannot_do_is_refused_with_its_reason() {
         ),
         (&["kv-get", "--target", "pgbench=noop"], "pgbench has no kv-get"),
         (&["kv-get", "--target", "redis-benchmark=noop", "--distribution", "zipfian"], "in ways of its own"),
+        (&["kv-batch", "--target", "redis-benchmark=noop"], "--read-percent takes 0 or 100"),
         (&["kv-get", "--target", "redis-benchmark=noop", "--rate", "5"], "they have no --rate"),
         (&["kv-get", "--target", "redis-benchmark=lettuce=noop"], "lettuce=noop has a client of its own"),
         (&["sql-key", "--target", "plain-loop"], "it adds up integers"),
@@ -195,16 +218,20 @@ fn rows_of_any_width_are_answered_rightly() {
 
 #[test]
 fn rows_are_copied_again_and_again_and_all_are_there() {
-    let (_guard, path) = folder();
-    let mut command = lab(&["run", "copy-in", "--rows", "20000", "--target", "ashlar,postgres,noop"]);
-    command.args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--server-cores", "none"]);
-    command.args(["--client-cores", "none", "--ashlar"]).arg(ashlar()).arg("--out").arg(&path);
-    let text = ends(command, 0);
-    assert!(text.contains("noop is absent: it keeps nothing"), "{text}");
-    let run = record(&path);
-    let ashlar = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "ashlar").unwrap();
-    assert_eq!((&ashlar["errors"], &ashlar["query"]), (&Value::from(0), &Value::from("copy")), "{ashlar}");
-    assert!(ashlar["operations"].as_u64().unwrap() >= 1);
+    let guard = tempfile::tempdir().unwrap();
+    for connections in ["1", "3"] {
+        let path = guard.path().join(connections);
+        let mut command = lab(&["run", "copy-in", "--rows", "20000", "--target", "ashlar,postgres,noop"]);
+        command.args(["--connections", connections]);
+        command.args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--server-cores", "none"]);
+        command.args(["--client-cores", "none", "--ashlar"]).arg(ashlar()).arg("--out").arg(&path);
+        let text = ends(command, 0);
+        assert!(text.contains("noop is absent: it keeps nothing"), "{text}");
+        let run = record(&path);
+        let ashlar = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "ashlar").unwrap();
+        assert_eq!((&ashlar["errors"], &ashlar["query"]), (&Value::from(0), &Value::from("copy")), "{ashlar}");
+        assert!(ashlar["operations"].as_u64().unwrap() >= 1);
+    }
 }
 
 #[test]
@@ -265,6 +292,7 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
         "% of the no-op server |",
         "| GET, 512 connections against 32 (redis-benchmark) | no loss over 5 % | Ashlar ",
         "<br>two cores ",
+        "| the same of the no-op server, with a thread for each core | what this machine allows | one core ",
         // On a machine that others use it may fall behind its rate, and then has no figure, but a reason.
         "busy: p50 ",
         "| SELECT of two columns of one of 2 K rows by primary key, prepared, 16 connections (pgbench -M prepared, ",

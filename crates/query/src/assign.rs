@@ -23,9 +23,13 @@ impl<'a> Assigned<'a> {
     /// # Errors
     /// 42804 if PostgreSQL has no assignment cast either.
     pub fn new(array: &'a ArrayRef, field: &Field, column: &ColumnDef, zone: Zone) -> Result<Self> {
-        let from = sql_type_of(field)
-            .ok_or_else(|| Error::unsupported(format!("type {} cannot be stored", field.data_type())))?;
         let to = column.sql_type;
+        let from = sql_type_of(field).ok_or_else(|| match field.data_type() {
+            DataType::Struct(_) if family(to) != family(ScalarType::Text.into()) => mismatch_of(column, "record"),
+            // PostgreSQL assigns the text of the row.
+            DataType::Struct(_) => Error::unsupported("type record cannot be stored"),
+            other => Error::unsupported(format!("type {other} cannot be stored")),
+        })?;
         let is_null = *field.data_type() == DataType::Null;
         if !is_null && !assignable(from, to) {
             return Err(mismatch(column, from));

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableId, TableSchema};
 use ashlar_functions::error::undefined_table;
 use ashlar_shard::fleet::Fleet;
-use ashlar_store::{Region, Store};
+use ashlar_store::{OtherLock, OtherLocks, Region, Store};
 use parking_lot::Mutex;
 
 use crate::comments::{Comments, Subject};
@@ -84,6 +84,8 @@ pub struct CatalogState {
     fleet: Option<Arc<Fleet>>,
     comments: Comments,
     sequences: Sequences,
+    /// The store's locks of sessions that are of no row.
+    other_locks: Option<OtherLocks>,
 }
 
 impl CatalogState {
@@ -201,6 +203,11 @@ impl CatalogState {
         }
     }
 
+    /// The locks of sessions that are of no row, and who waits for them, as they are now.
+    pub(crate) fn other_locks(&self) -> Vec<OtherLock> {
+        self.other_locks.as_ref().map_or_else(Vec::new, OtherLocks::list)
+    }
+
     /// The servers with sharded tables, if there can be any.
     pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.as_ref()
@@ -299,7 +306,7 @@ impl Catalog {
     /// # Errors
     /// As [`Store::create_region`].
     pub fn new(store: &Store) -> Result<Self> {
-        let empty = CatalogState::default();
+        let empty = CatalogState { other_locks: Some(store.other_locks()), ..CatalogState::default() };
         let catalog = Self {
             epoch: AtomicU64::new(empty.epoch),
             current: ArcSwap::from_pointee(empty),

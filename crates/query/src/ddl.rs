@@ -295,17 +295,30 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
-    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), resources).await?;
+    let count = copy_rows(engine, transaction, &region, select, (&snapshot, view), false, resources).await?;
     Ok(Done::tag(&format!("SELECT {count}")))
 }
 
-/// Inserts what a query gives into a new table: how many rows.
+/// 0A000 where a table cannot take over the rows of one: they end by themselves, and their ends are not copied. `change` is what was to be
+/// done to a table, `with` what the new one would have.
+fn check_life(region: &Region, schema: &TableSchema, (change, with): (&str, &str)) -> Result<()> {
+    if schema.life == LifeOptions::default() && region.expiring().rows == 0 {
+        return Ok(());
+    }
+    let message = format!("{change} a table whose rows end by themselves is not supported");
+    let hint = format!("Make a table with {with}, and INSERT the rows of this one into it.");
+    Err(Error::unsupported(message).with_hint(hint))
+}
+
+/// Inserts what a query gives into a new table: how many rows. It can be canceled between batches. With `has_new_values` unique indexes
+/// of the table may forbid what they were not asked before: each batch is looked at when it has come.
 async fn copy_rows(
     engine: &Engine,
     transaction: &mut Transaction,
     region: &Arc<Region>,
     select: &SelectPlan,
     (snapshot, view): (&Snapshot, Arc<ReadView>),
+    has_new_values: bool,
     resources: &StatementResources,
 ) -> Result<u64> {
     use futures::StreamExt;
@@ -314,6 +327,8 @@ async fn copy_rows(
     let schema = region.schema();
     let mut count = 0u64;
     while let Some(batch) = stream.next().await {
+        // Whoever wants to cancel, or has something else to do, gets a turn.
+        tokio::task::yield_now().await;
         let batch = batch.map_err(ashlar_functions::error::from_datafusion)?;
         let mut readers = Vec::with_capacity(batch.num_columns());
         for (ordinal, array) in batch.columns().iter().enumerate() {
@@ -335,6 +350,9 @@ async fn copy_rows(
             let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
             transaction.writes.insert(region, schema.version, snapshot, &datums)?;
             count += 1;
+        }
+        if has_new_values {
+            transaction.writes.check_values(region)?;
         }
     }
     Ok(count)

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{ColumnDef, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -241,13 +241,16 @@ fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr
                 )
                 .with_detail(format!("Column \"{first}\" is an identity column defined as GENERATED ALWAYS.")));
             }
-            if is_row(value) {
-                return Err(mismatch_of(&schema.columns[ordinal], "record"));
-            }
+            refuse_row(&schema.columns[ordinal], value)?;
             Ok(ordinal)
         }
         _ => Err(no_column(schema, &first)),
     }
+}
+
+/// 42804 where a column is assigned a row, which is of no column's type.
+fn refuse_row(column: &ColumnDef, value: &Expr) -> Result<()> {
+    if is_row(value) { Err(mismatch_of(column, "record")) } else { Ok(()) }
 }
 
 /// Whether a value is a row, as `(1, 2)` is.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use ashlar_base::{ColumnId, Condition, Error, ErrorCode, IndexRows, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{
+    ColumnId, Condition, Error, ErrorCode, IndexDef, IndexRows, Result, ScalarType, SqlType, TableSchema, Value,
+};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
@@ -49,7 +51,7 @@ pub(crate) struct IndexExpressions {
     types: Vec<SqlType>,
     /// Those that were stated, and then one for each of `documents`.
     expressions: Vec<Expression>,
-    /// The columns of jsonb that the index is on: their texts say nothing of their order.
+    /// The columns and the stated expressions of jsonb that the index is on: their texts say nothing of their order.
     documents: Vec<ColumnId>,
     predicate: Option<Predicate>,
     /// See [`IndexRows::growth`].
@@ -409,7 +411,7 @@ fn depends_on_settings(from: &DataType, to: &DataType) -> bool {
 }
 
 impl IndexExpressions {
-    /// `None` where there is nothing to compute. `documents` are the columns of jsonb that the index is on.
+    /// `None` where there is nothing to compute. `documents` are the columns and the expressions of jsonb that the index is on.
     ///
     /// # Errors
     /// What the engine finds wrong with the expressions.
@@ -420,9 +422,17 @@ impl IndexExpressions {
         documents: Vec<ColumnId>,
         predicate: Option<(Vec<Expr>, Text)>,
     ) -> Result<Option<Arc<dyn IndexRows>>> {
-        let key = |id: &ColumnId| json::key_of(column_by_id(*id));
+        let document = |id: &ColumnId| match IndexDef::expression(*id) {
+            None => Ok(column_by_id(*id)),
+            Some(stated) => {
+                let expr = expressions.get(stated).map(|(_, expr, ..)| expr.clone());
+                expr.ok_or_else(|| Error::internal("a document is a column or an expression of its index"))
+            }
+        };
+        let documents_read = documents.iter().map(document).collect::<Result<Vec<Expr>>>()?;
         let bytes = SqlType::Scalar(ScalarType::Bytea);
-        expressions.extend(documents.iter().map(|id| (String::new(), key(id), bytes, Text::default())));
+        let keys = documents_read.into_iter().map(json::key_of);
+        expressions.extend(keys.map(|key| (String::new(), key, bytes, Text::default())));
         if expressions.is_empty() && predicate.is_none() {
             return Ok(None);
         }
@@ -487,7 +497,7 @@ impl IndexExpressions {
     }
 
     /// What an index computes, as this module made it.
-    pub(crate) fn of(index: &ashlar_base::IndexDef) -> Option<&Self> {
+    pub(crate) fn of(index: &IndexDef) -> Option<&Self> {
         index.rows.as_ref()?.as_any().downcast_ref()
     }
 

@@ -416,12 +416,17 @@ impl Printer<'_> {
 
     fn binary(&self, operator: &str, left: &pg_query::Node, right: &pg_query::Node) -> Result<Printed> {
         let (left, right) = (self.print(left)?, self.print(right)?);
-        let is_json = matches!(operator, "->" | "->>" | "#>" | "#>>");
-        let (left_text, right_text) = match (left.form, right.form) {
-            (Form::Unknown, Form::Unknown) => (self.constant(&left, TEXT), self.constant(&right, TEXT)),
-            (_, Form::Unknown) if is_json => (self.within(&left), self.constant(&right, TEXT)),
-            (_, Form::Unknown) => self.beside_unknown(&left, &right),
-            (Form::Unknown, _) => {
+        // A constant on the right says where in a document something is: a step, or a path of steps.
+        let step = match operator {
+            "->" | "->>" => Some(TEXT),
+            "#>" | "#>>" => Some(SqlType::Array(ScalarType::Text)),
+            _ => None,
+        };
+        let (left_text, right_text) = match (left.form, right.form, step) {
+            (Form::Unknown, Form::Unknown, _) => (self.constant(&left, TEXT), self.constant(&right, TEXT)),
+            (_, Form::Unknown, Some(step)) => (self.within(&left), self.constant(&right, step)),
+            (_, Form::Unknown, None) => self.beside_unknown(&left, &right),
+            (Form::Unknown, ..) => {
                 let (right, left) = self.beside_unknown(&right, &left);
                 (left, right)
             }
@@ -439,7 +444,7 @@ impl Printer<'_> {
         let operator = if operator == "!=" { "<>" } else { operator };
         let sql_type = match operator {
             "->" => left.sql_type,
-            "->>" | "||" => Some(TEXT),
+            "->>" | "#>>" | "||" => Some(TEXT),
             "=" | "<>" | "<" | "<=" | ">" | ">=" | "~~" | "!~~" | "~~*" | "!~~*" | "~" | "~*" | "!~" | "!~*" => {
                 Some(SqlType::Scalar(ScalarType::Bool))
             }

@@ -302,7 +302,7 @@ impl Reader<'_> {
         let mut range = (Bound::Unbounded, Bound::Unbounded);
         for id in &index.columns {
             let stand_in = || index.rows.as_ref().and_then(|rows| rows.key_of(*id));
-            let said = match IndexDef::expression(*id).or_else(stand_in) {
+            let said = match stand_in().or_else(|| IndexDef::expression(*id)) {
                 None => said.get(&column_by_id(*id)),
                 Some(expression) => computes.and_then(|computes| said.get(computes.expressions().nth(expression)?)),
             };

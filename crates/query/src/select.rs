@@ -44,11 +44,12 @@ use crate::index_plan::IndexPlan;
 use crate::parameters;
 use crate::program::{self, Program};
 use crate::resources::StatementResources;
-use crate::sharded::{sizes, transaction_reads};
+use crate::sharded::{self, sizes, transaction_reads};
 use crate::short_plan::ShortPlan;
 
 mod aliases;
 mod ambiguous;
+mod around;
 mod array_subqueries;
 mod arrays;
 mod balance;
@@ -227,7 +228,7 @@ impl SelectPlan {
         let plan =
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
         let plan = signed_outputs(plan)?;
-        let plan = crate::sharded::collation::told(plan).map_err(from_datafusion)?;
+        let plan = sharded::collation::told(plan).map_err(from_datafusion)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
         let (plan, stage) = match (parameter_types.is_empty(), reads_clock) {
@@ -461,6 +462,9 @@ impl SelectPlan {
         let copies = if self.stage == Stage::Optimised { 2 } else { 1 };
         let walked = each_node_with_subqueries(&self.plan, |node| {
             bytes += copies * (NODE_BYTES + node.schema().fields().len() * FIELD_BYTES);
+            if self.stage == Stage::Optimised {
+                bytes += sharded::bytes_of_texts(node);
+            }
             each_expression_of(node, |expr| {
                 each_part(expr, |expr| {
                     bytes += EXPRESSION_BYTES;

@@ -105,6 +105,11 @@ impl Counting {
             _ => None,
         })
     }
+
+    /// As sessions keep its numbers in mind.
+    fn remembered(&self) -> given::CountingColumn {
+        (self.region.counts_as(), self.column.id)
+    }
 }
 
 /// The tables in memory.
@@ -176,7 +181,7 @@ pub fn set_number(state: &CatalogState, name: &str, value: i64, is_called: bool,
         let message = format!("setval: value {value} is out of bounds for sequence \"{name}\" ({min}..{max})");
         return Err(Error::new(ErrorCode::NumericOutOfRange, message));
     }
-    let column = (found.region.id(), found.column.id);
+    let column = found.remembered();
     numbers.check(Some(column))?;
     found.region.restart_numbers(found.column.id, value);
     if is_called {
@@ -202,7 +207,7 @@ fn check_stands(region: &Region, name: &str) -> Result<()> {
 /// As [`set_number`]; 2200H after the last number.
 pub(crate) fn next_number(state: &CatalogState, name: &str, numbers: &Numbers) -> Result<i64> {
     let (found, _) = named(state, name)?;
-    numbers.check(Some((found.region.id(), found.column.id)))?;
+    numbers.check(Some(found.remembered()))?;
     let value = numbers.take(&found.region, &found.column)?;
     // Whoever has taken the numbers over may give this one to others.
     check_stands(&found.region, name)?;
@@ -215,7 +220,7 @@ pub(crate) fn next_number(state: &CatalogState, name: &str, numbers: &Numbers) -
 /// As [`set_number`] for the name; 55000 where the session has been given no number.
 pub(crate) fn current_number(state: &CatalogState, name: &str, numbers: &Numbers) -> Result<i64> {
     let (found, name) = named(state, name)?;
-    let column = (found.region.id(), found.column.id);
+    let column = found.remembered();
     numbers.check(Some(column))?;
     numbers.of(column).ok_or_else(|| {
         let message = format!("currval of sequence \"{name}\" is not yet defined in this session");
@@ -229,7 +234,7 @@ pub(crate) fn current_number(state: &CatalogState, name: &str, numbers: &Numbers
 /// 55000 where the session has been given no number, or by what is gone.
 pub(crate) fn last_number(state: &CatalogState, numbers: &Numbers) -> Result<i64> {
     numbers.check(None)?;
-    let stands = |column: &given::CountingColumn| regions(state).any(|region| region.id() == column.0);
+    let stands = |column: &given::CountingColumn| regions(state).any(|region| region.counts_as() == column.0);
     let last = numbers.last().filter(stands).and_then(|column| numbers.of(column));
     last.ok_or_else(|| {
         Error::new(ErrorCode::ObjectNotInPrerequisiteState, "lastval is not yet defined in this session")

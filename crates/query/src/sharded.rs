@@ -49,7 +49,7 @@ pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
-pub(crate) use table::{VERSION_TYPE, version};
+pub(crate) use table::{VERSION_TYPE, bytes_of_texts, version};
 pub use transaction_reads::{OwnRead, Piece};
 
 use crate::catalog::{CatalogState, Table};

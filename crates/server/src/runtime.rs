@@ -8,6 +8,7 @@
 //!
 //! Started by the commands `serve` and `demo`. Knows no protocol and no SQL.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +31,9 @@ use ashlar_shard::workers::Workers;
 use ashlar_store::{CompactorHandle, OtherWaits, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
+use tokio::runtime::{LocalOptions, LocalRuntime, Runtime};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::task::LocalSet;
 use tracing::{Instrument, info_span};
 
 use crate::door::http::{self, Pages};
@@ -115,8 +115,8 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
         let (sender, receiver) = mpsc::channel(HANDOVER_MAX);
         queues.push(sender);
         let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        let serve = move |runtime: Runtime| serve_thread(&runtime, &shared, receiver, stop);
-        doors.push(spawn(format!("ashlar-door-{number}"), serve)?);
+        let serve = move |runtime: LocalRuntime| serve_thread(&runtime, &shared, receiver, stop);
+        doors.push(spawn_door(format!("ashlar-door-{number}"), serve)?);
     }
     let acceptor = {
         let (shared, stop, seats) = (Arc::clone(&shared), stop.clone(), seats.clone());
@@ -320,12 +320,33 @@ fn thread_count(configured: u16) -> usize {
 }
 
 fn spawn(name: String, work: impl FnOnce(Runtime) + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name("commit")
-        .max_blocking_threads(COMMITS_MAX)
-        .build()?;
+    let runtime = builder().build()?;
     thread::Builder::new().name(name).spawn(move || work(runtime)).context("cannot start a thread")
+}
+
+/// The same for a door thread. Its runtime belongs to the thread, which makes it: connections are tasks of the runtime itself then, and not of a
+/// set within one of its tasks that is woken and polled for each of them.
+fn spawn_door(name: String, work: impl FnOnce(LocalRuntime) + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    let (sender, made) = std::sync::mpsc::sync_channel::<std::io::Result<()>>(1);
+    let begin = move || match builder().build_local(LocalOptions::default()) {
+        Ok(runtime) => {
+            // Whoever starts the thread waits for this.
+            let _ = sender.send(Ok(()));
+            work(runtime);
+        }
+        Err(error) => {
+            let _ = sender.send(Err(error));
+        }
+    };
+    let thread = thread::Builder::new().name(name).spawn(begin).context("cannot start a thread")?;
+    made.recv().context("a thread has ended before its runtime was there")??;
+    Ok(thread)
+}
+
+fn builder() -> tokio::runtime::Builder {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().thread_name("commit").max_blocking_threads(COMMITS_MAX);
+    builder
 }
 
 /// Distributes connections to the door threads.
@@ -412,18 +433,20 @@ async fn accept(listener: &TcpListener) -> std::net::TcpStream {
 }
 
 /// One door thread: serves connections, and ends when no more come and all have been closed.
-fn serve_thread(runtime: &Runtime, shared: &Shared, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
-    let connections = LocalSet::new();
-    connections.block_on(runtime, async {
+fn serve_thread(runtime: &LocalRuntime, shared: &Shared, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
+    // Nothing is sent on it. Each connection holds a sender until it is closed: when no sender is left, all are.
+    let (open, mut closed) = mpsc::channel::<Infallible>(1);
+    runtime.block_on(async {
         // Its connections to shards may have to be there before its first client is.
         if let Ok(fleet) = shared.engine.catalog().fleet() {
             fleet.pool_of_thread();
         }
         while let Some(Arrival { door, stream, context, entry }) = arrivals.recv().await {
             let span = info_span!("session", id = context.id, door = door.name());
+            let open = open.clone();
             let connection = async move {
                 // Held until the connection is closed.
-                let _entry = entry;
+                let _held = (entry, open);
                 match tokio::net::TcpStream::from_std(stream) {
                     Ok(stream) => door::serve(door, stream, context).await,
                     Err(error) => tracing::warn!(%error, "cannot take up a connection"),
@@ -436,10 +459,11 @@ fn serve_thread(runtime: &Runtime, shared: &Shared, mut arrivals: mpsc::Receiver
             tokio::task::spawn_local(scope::task(name, connection.instrument(span)));
         }
     });
+    drop(open);
     // Connections say goodbye by themselves, each at its own pace; after the grace time they get one more moment.
     runtime.block_on(async {
         tokio::select! {
-            () = connections => {}
+            _ = closed.recv() => {}
             () = async {
                 stop.reached(Phase::Ending).await;
                 tokio::time::sleep(FAREWELL).await;

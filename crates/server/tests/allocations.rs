@@ -252,6 +252,38 @@ fn commands_on_plain_keys_allocate_nothing() {
     });
 }
 
+/// Of all threads of the server, those beside the door's among them: no thread makes room for what a GET would hand over to it.
+#[test]
+fn a_get_allocates_in_no_thread_of_the_server() {
+    const WINDOWS: usize = 200;
+    with_server(|server| {
+        let mut stream = connect(server.addresses().resp);
+        let mut set = Dialogue::new(|number| (words(&["SET", &key(number), &value(number)]), "+OK\r\n".to_owned()));
+        set.hold(&mut stream, 1);
+        let mut get = Dialogue::new(|number| (words(&["GET", &key(number)]), bulk(&value(number))));
+        get.hold(&mut stream, 10);
+        // Threads that look after the store and the metrics work now and then, whatever is asked. What a GET takes is in each window.
+        let mut windows = (0..WINDOWS).map(|_| cost(|| get.hold(&mut stream, 10)).1);
+        let nothing = Cost { allocations: 0, bytes: 0 };
+        assert!(windows.any(|window| window == nothing), "in each of {WINDOWS} windows some thread allocates");
+        // One at a time, over several connections in turn.
+        let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(server.addresses().resp)).collect();
+        let (command, answer) = (b"*2\r\n$3\r\nGET\r\n$8\r\nkey:0007\r\n", bulk(&value(7)));
+        let mut heard = vec![0; answer.len()];
+        let mut ask = |times: usize| {
+            for turn in 0..times {
+                let stream = &mut streams[turn % 8];
+                stream.write_all(command).unwrap();
+                stream.read_exact(&mut heard).unwrap();
+                assert_eq!(heard, answer.as_bytes());
+            }
+        };
+        ask(100);
+        let mut windows = (0..WINDOWS).map(|_| cost(|| ask(200)).1);
+        assert!(windows.any(|window| window == nothing), "in each of {WINDOWS} windows some thread allocates");
+    });
+}
+
 #[test]
 fn counting_up_allocates_where_columns_grow_only() {
     with_server(|server| {

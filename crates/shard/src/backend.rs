@@ -22,6 +22,7 @@ mod stream;
 
 use std::io;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,10 @@ pub trait Taker {
     fn complete(&mut self, message: &[u8], tag: &CommandTag) {
         let _ = (message, tag);
     }
+    /// Whether [`Self::ready`] would resolve at once and without an error: asked first, so that nothing is made to wait by.
+    fn has_room(&self) -> bool {
+        false
+    }
     /// Resolves when there is room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -122,6 +127,9 @@ impl Taker for Nothing {
 
     fn describe(&mut self, _: &[u8]) {}
     fn rows(&mut self, _: &[u8], _: u64) {}
+    fn has_room(&self) -> bool {
+        true
+    }
     async fn ready(&mut self) -> Result<()> {
         Ok(())
     }
@@ -419,7 +427,10 @@ impl Backend {
     /// What the shard says; what the taker says, and then the connection is in the middle of something; 08006 where the
     /// shard is gone; 08P01 where it has left out an answer.
     pub async fn answer<T: Taker>(&mut self, taker: &mut T) -> Result<Ended> {
-        self.flush().await?;
+        // The futures here are made where they stay, and only where something has to be waited for: who awaits one copies it.
+        if !self.send_some()? {
+            pin!(self.flush()).await?;
+        }
         let mut failure: Option<Error> = None;
         let mut ended = Ended::Empty;
         loop {
@@ -434,7 +445,9 @@ impl Backend {
                         taker.rows(&self.inbox[bytes.clone()], count);
                     }
                     self.consume(bytes.end - bytes.start);
-                    taker.ready().await?;
+                    if !taker.has_room() {
+                        pin!(taker.ready()).await?;
+                    }
                     continue;
                 }
                 Some((b'D', length)) if T::IN_PARTS && is_wanted && length > KEEP_BYTES => {
@@ -446,7 +459,7 @@ impl Backend {
                 // What comes next may be a row: only what has arrived is taken by itself.
                 _ => {
                     self.peek()?;
-                    self.fill().await?;
+                    pin!(self.fill()).await?;
                     continue;
                 }
             };

@@ -238,9 +238,12 @@ impl Health {
 
     /// A replica of a server that may be read: one that is up, and not too far behind. Each in turn.
     pub(crate) fn replica_for(&self, known: &Known, server: &str) -> Option<String> {
+        self.replica_for_at(known, server, clock::monotonic())
+    }
+
+    fn replica_for_at(&self, known: &Known, server: &str, now: Instant) -> Option<String> {
         let acting = self.acting(server);
         let writer = acting.as_deref().unwrap_or(server);
-        let now = clock::monotonic();
         let members = self.members.lock();
         let needed = self.position_needed(members.get(writer), now);
         let is_fit = |name: &str| {

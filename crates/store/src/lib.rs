@@ -55,7 +55,8 @@ pub use entry::Entry;
 pub use key_transaction::{Failed, KeyMark, KeyTransaction};
 pub use life::{EXPIRES_AT, Ended, Expiring, Expiry, expires_at_column};
 pub use locks::{
-    LockHolder, LockInfo, LockRequest, LockStatistics, LockWait, OtherLock, OtherWaits, RowWaits, Strength, Watch, Way,
+    LockHolder, LockInfo, LockRequest, LockStatistics, LockWait, OtherLock, OtherLocks, OtherWait, OtherWaits,
+    RowWaits, Strength, Watch, Way,
 };
 pub use lookahead::LOOKAHEAD_MAX;
 pub use memory::Reservation;

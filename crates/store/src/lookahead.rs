@@ -21,8 +21,8 @@ struct Ahead<'r> {
 
 impl Region {
     /// Brings the rows of keys, each of one column, near: at most [`LOOKAHEAD_MAX`] of them. Never waits: a partition whose
-    /// lock somebody holds, if only for a key before, is left alone. Allocates nothing.
-    pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = Datum<'k>>) {
+    /// lock somebody holds, if only for a key before, is left alone. Allocates nothing. Returns how many rows were brought near.
+    pub fn look_ahead<'k>(&self, keys: impl Iterator<Item = Datum<'k>>) -> usize {
         let mut ahead = [const { None::<Ahead<'_>> }; LOOKAHEAD_MAX];
         let mut count = 0;
         for key in keys.take(LOOKAHEAD_MAX) {
@@ -41,9 +41,12 @@ impl Region {
                 segment.prefetch_places(*row);
             }
         }
+        let mut rows = 0;
         for (segment, row) in found.into_iter().take(count).flatten() {
             segment.prefetch_bytes(row);
+            rows += 1;
         }
+        rows
     }
 }
 

@@ -10,10 +10,7 @@ use std::sync::{Arc, Weak};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use ashlar_base::{
-    ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, IndexDef, PartitionId, Result, ScalarType, SqlType,
-    TableId, TableSchema, Timestamp, Value,
-};
+use ashlar_base::{Datum, Error, ErrorCode, IndexDef, PartitionId, Result, SqlType, TableId, TableSchema, Timestamp};
 use foldhash::fast::RandomState;
 
 use crate::arrow_types::to_arrow_field;
@@ -35,6 +32,7 @@ use crate::writeset::ReadView;
 
 mod analysed;
 mod indexes;
+mod numbers;
 mod place;
 mod unique;
 pub(crate) mod wanted;
@@ -238,33 +236,6 @@ impl Region {
     /// Bytes charged for the region's rows, indexes and versions, including memory that readers still borrow.
     pub fn bytes(&self) -> u64 {
         self.account.used()
-    }
-
-    /// The next number of a column's counter, in the column's type.
-    ///
-    /// # Errors
-    /// 2200H after the last number; XX000 if the column has no counter.
-    pub fn next_number(&self, column: &ColumnDef) -> Result<Value> {
-        let Some(ColumnDefault::Sequence(sequence)) = &column.default else {
-            return Err(Error::internal("only a column with a sequence counts"));
-        };
-        let value = self.life.counters.take(column.id, sequence).and_then(|number| match column.sql_type {
-            SqlType::Scalar(ScalarType::Int2) => i16::try_from(number).ok().map(Value::Int2),
-            SqlType::Scalar(ScalarType::Int4) => i32::try_from(number).ok().map(Value::Int4),
-            _ => Some(Value::Int8(number)),
-        });
-        value.ok_or_else(|| {
-            let (end, bound) =
-                if sequence.increment > 0 { ("maximum", sequence.max) } else { ("minimum", sequence.min) };
-            let name = format!("{}_{}_seq", self.schema().name, column.name);
-            let message = format!("nextval: reached {end} value of sequence \"{name}\" ({bound})");
-            Error::new(ErrorCode::SequenceLimitExceeded, message)
-        })
-    }
-
-    /// Restarts a column's counter at `number`.
-    pub fn restart_numbers(&self, column: ColumnId, number: i64) {
-        self.life.counters.restart(column, number);
     }
 
     /// Whether the region was dropped.
@@ -733,11 +704,6 @@ impl Region {
     /// Whether the region has taken over the rows of another one after a snapshot.
     pub(crate) fn is_younger_than(&self, snapshot: &Snapshot) -> bool {
         snapshot.timestamp().0 < self.life.born.load(Ordering::Acquire)
-    }
-
-    /// Continues the counters of another table's columns.
-    fn take_numbers_of(&self, other: &Self) {
-        self.life.counters.take_those_of(&other.life.counters);
     }
 
     /// Drops the rows: no write and no scan finds the region any more, and memory is released as readers finish.

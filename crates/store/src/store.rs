@@ -13,7 +13,7 @@ use foldhash::fast::RandomState;
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
 use crate::life::Ended;
-use crate::locks::{LockStatistics, LockTable, OtherWaits, RowWaits};
+use crate::locks::{LockStatistics, LockTable, OtherLocks, OtherWaits, RowWaits};
 use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
@@ -179,6 +179,11 @@ impl Store {
     /// Tells where sessions wait for something else than rows, once: circles of waits are looked for there too.
     pub fn set_other_waits(&self, others: Arc<dyn OtherWaits>) {
         self.common.locks.set_other_waits(others);
+    }
+
+    /// The locks of sessions that are of no row, as [`Self::set_other_waits`] lets them be known.
+    pub fn other_locks(&self) -> OtherLocks {
+        OtherLocks::of(&self.common.locks)
     }
 
     /// Does something while nobody begins or ends to wait for a row.

@@ -1,7 +1,7 @@
 //! Several clients at once: what must hold in whatever order their operations came.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashlar_tests::pg::Connection;
 use ashlar_tests::process::wait_for;
@@ -12,6 +12,9 @@ use crate::http::{get, series};
 use crate::random::Random;
 
 const ACCOUNTS: u64 = 200;
+
+/// How long something that is bound to happen may take.
+const SOON: Duration = Duration::from_secs(120);
 
 /// Runs the statements as one transaction; false when another one was first (40001) or waits for this one (40P01).
 fn try_transaction(connection: &mut Connection, statements: &[String]) -> bool {
@@ -74,7 +77,9 @@ fn transfers_keep_their_sum_in_every_snapshot() {
                     let mut random = Random::from_seed(*seed);
                     let mut connection = server.connect();
                     let mut made = 0;
-                    while made < 400 {
+                    // And until somebody has looked: on a busy machine those who write get ahead of those who read all rows.
+                    let begin = Instant::now();
+                    while made < 400 || looks.load(Ordering::Relaxed) == 0 && begin.elapsed() < SOON {
                         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
                         let amount = random.below(100);
                         let statements = [
@@ -95,7 +100,7 @@ fn transfers_keep_their_sum_in_every_snapshot() {
         let read: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
         assert!(written.iter().all(Result::is_ok) && read.iter().all(Result::is_ok));
     });
-    assert!(looks.into_inner() > 0 && transfers.into_inner() == 1200);
+    assert!(looks.into_inner() > 0 && transfers.into_inner() >= 1200);
     assert_eq!(old.value(fingerprint).unwrap(), before, "an old snapshot has changed");
     old.query("COMMIT").unwrap();
     assert_eq!(setup.value("SELECT sum(balance) FROM account").unwrap(), total);
@@ -106,7 +111,9 @@ fn transfers_keep_their_sum_in_every_snapshot() {
 
 #[test]
 fn no_increment_is_lost_between_sql_and_resp() {
-    let server = Ashlar::start(Options::default()).unwrap();
+    // Two rows that six clients want all the time, on a machine that may be busy with other tests.
+    let config = "[server]\nresp_lock_timeout_ms = 600000\n".to_owned();
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut setup = server.connect();
     setup.query("CREATE TABLE counter (id integer PRIMARY KEY, n bigint NOT NULL)").unwrap();
     setup.query("INSERT INTO counter VALUES (1, 0), (2, 0)").unwrap();
@@ -161,15 +168,15 @@ fn rewritten_and_deleted_rows_give_their_memory_back() {
         connection.query("UPDATE churned SET n = n + 1").unwrap();
     }
     // Six hundred thousand versions were made; one of each row is left.
-    let shrunk = wait_for(Duration::from_secs(30), || bytes() < filled * 2.0);
+    let shrunk = wait_for(SOON, || bytes() < filled * 2.0);
     assert!(shrunk, "{} bytes after updates, {filled} before", bytes());
     assert_eq!(connection.value("SELECT sum(n) FROM churned").unwrap(), "600000");
     connection.query("DELETE FROM churned WHERE id % 10 <> 0").unwrap();
-    let shrunk = wait_for(Duration::from_secs(30), || bytes() < filled / 2.0);
+    let shrunk = wait_for(SOON, || bytes() < filled / 2.0);
     assert!(shrunk, "{} bytes for a tenth of the rows, {filled} for all", bytes());
     assert_eq!(connection.value("SELECT count(*) FROM churned").unwrap(), "2000");
     connection.query("TRUNCATE churned").unwrap();
-    let shrunk = wait_for(Duration::from_secs(30), || bytes() < filled / 10.0);
+    let shrunk = wait_for(SOON, || bytes() < filled / 10.0);
     assert!(shrunk, "{} bytes for no rows, {filled} for all", bytes());
     drop(connection);
     server.stop();

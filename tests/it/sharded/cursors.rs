@@ -157,7 +157,7 @@ fn truncate_does_not_wait_for_a_cursor_of_its_own_block() {
     }
     let mut told: Vec<Vec<String>> = Vec::new();
     for client in &mut clients {
-        done(client, "SET statement_timeout = '60s'");
+        done(client, "SET statement_timeout = '100s'");
         done(client, "BEGIN");
         done(client, "UPDATE t SET v = 'y' WHERE k = 1");
         done(client, "DECLARE c CURSOR FOR SELECT * FROM t");

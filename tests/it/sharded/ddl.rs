@@ -488,7 +488,7 @@ fn a_table_is_made_while_another_one_waits_to_be_altered() {
     let altering = std::thread::spawn(move || other.query(alter).map_err(|error| format!("{error:#}")));
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")));
-    done(&mut client, "SET statement_timeout = '20s'");
+    done(&mut client, "SET statement_timeout = '100s'");
     done(&mut client, &format!("CREATE TABLE u {columns} {}", fleet.by("k")));
     done(&mut client, "INSERT INTO u VALUES (1, 'a'), (2, 'b'), (3, 'c')");
     assert_eq!(client.value("SELECT count(*) FROM u").unwrap(), "3");

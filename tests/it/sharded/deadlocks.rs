@@ -297,7 +297,7 @@ fn who_waits_for_another_ashlar_goes_on_when_it_does() {
         // A lock says whose its connection is, which is called what its client wants.
         let claims = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.objid::int8 \
                       WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND a.application_name = 'mine'";
-        assert_eq!(shard.value(claims).unwrap(), "1");
+        assert!(wait_for(PATIENCE, || shard.value(claims).unwrap() == "1"), "{:?}", shard.value(claims));
     }
     assert!(!patient.is_finished());
     done(&mut holder, "COMMIT");

@@ -166,6 +166,10 @@ fn a_shard_without_connections_is_named_and_nothing_is_done_by_half() {
     let mut client = bank.member.ashlar.connect();
     Bank::moves(&back).iter().for_each(|sql| done(&mut client, sql));
     let mut watcher = direct(&bank.shards[1]);
+    // Nobody is about to go whose place would be free then: all that are there are Ashlar's.
+    let mut asking = bank.member.ashlar.connect();
+    let own = "SELECT count(*) FROM ashlar.backends WHERE server = 's1'";
+    assert!(wait_for(PATIENCE, || watcher.value(OTHERS).unwrap() == asking.value(own).unwrap()));
     let taken = take_connections(&bank.shards[1]);
     // What the shard says, and not what is said here where all connections are in use.
     let is_of_shard = |error: &str| error.contains("53300") && error.contains("too many clients");

@@ -79,7 +79,7 @@ fn an_index_is_made_and_dropped_while_others_write() {
     let making = std::thread::spawn(move || other.query(make).map(drop).map_err(|error| format!("{error:#}")));
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
     assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")));
-    done(&mut client, "SET statement_timeout = '20s'");
+    done(&mut client, "SET statement_timeout = '100s'");
     done(&mut client, "INSERT INTO t SELECT i, 'v' || i, i FROM generate_series(41, 60) AS s(i)");
     done(&mut client, "RESET statement_timeout");
     done(&mut writer, "COMMIT");

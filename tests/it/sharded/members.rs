@@ -13,7 +13,7 @@ const RECOVER_AFTER_MS: u64 = 300;
 const RECOVER_PERIOD_MS: u64 = 50;
 
 /// What looks may take themselves: those of threads that give way to whatever else a machine does, which may be all other tests.
-const LOOKS_MS: u64 = 5000;
+const LOOKS_MS: u64 = 25_000;
 
 /// How long a transaction may be in doubt whose servers can be reached: the bound that docs/reference/sharding.md states.
 pub(super) const IN_DOUBT_MAX: Duration = Duration::from_millis(RECOVER_AFTER_MS + RECOVER_PERIOD_MS + LOOKS_MS);
@@ -77,7 +77,16 @@ impl Member {
 
 /// A client of a shard itself.
 pub(super) fn direct(shard: &Postgres) -> pg::Connection {
-    pg::Connection::connect(shard.address()).unwrap()
+    let mut connected = pg::Connection::connect(shard.address());
+    // Processes of clients that have gone have all places until they have noticed it.
+    wait_for(PATIENCE, || {
+        let is_full = connected.as_ref().is_err_and(|error| format!("{error:#}").contains("53300"));
+        if is_full {
+            connected = pg::Connection::connect(shard.address());
+        }
+        !is_full
+    });
+    connected.unwrap()
 }
 
 /// What all shards count together.

@@ -253,8 +253,8 @@ fn each_statement_of_a_pipeline_has_its_own_time() {
     let mut twins = twins("PERFORM pg_sleep(0.05)");
     let [ours, theirs] = [&mut twins.client, &mut twins.alone].map(|connection| {
         begin(connection);
-        done(connection, "SET statement_timeout = '1s'");
-        ask(connection, &changes(30))
+        done(connection, "SET statement_timeout = '2s'");
+        ask(connection, &changes(50))
     });
     assert!(!has_failed(&theirs), "{theirs:?}");
     assert_eq!(ours, theirs);

@@ -1,6 +1,8 @@
 //! Prepared statements over pooled connections: their names are the client's, whoever had the connection before; what a shard has refused or
 //! forgotten is asked again; and what a shard says beside an answer reaches the client.
 
+use ashlar_tests::process::{PATIENCE, wait_for};
+
 use super::extended::{Answer, Form, Told, ask, describe, parse, prepare, query, run};
 use super::pools::{kill, pids};
 use super::*;
@@ -422,8 +424,13 @@ fn a_shard_that_was_not_asked_is_not_lost_with_the_one_that_failed() {
     // Both connections know the statement from here on: nothing has to be asked of them before it runs.
     assert_eq!(divide(&mut client, "4").unwrap().rows.len(), 2);
     done(&mut client, put_back);
-    let before = watcher.value(pids).unwrap();
-    assert_eq!(before.split(' ').count(), 2, "{before}");
+    // A session has them back behind the answer.
+    let mut before = String::new();
+    let are_kept = wait_for(PATIENCE, || {
+        before = watcher.value(pids).unwrap();
+        before.split(' ').count() == 2
+    });
+    assert!(are_kept, "{before}");
     // By itself, in a block, and in a savepoint, after which the block goes on.
     let blocks: [(&[&str], Option<&str>); 3] =
         [(&[], None), (&["BEGIN"], Some("ROLLBACK")), (&["BEGIN", "SAVEPOINT s"], Some("ROLLBACK TO s"))];
@@ -437,7 +444,8 @@ fn a_shard_that_was_not_asked_is_not_lost_with_the_one_that_failed() {
     assert_eq!(divide(&mut client, "4").unwrap().rows.len(), 2);
     done(&mut client, "COMMIT");
     assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 10").unwrap(), "2");
-    assert_eq!(watcher.value(pids).unwrap(), before);
+    let are_the_same = wait_for(PATIENCE, || watcher.value(pids).unwrap() == before);
+    assert!(are_the_same, "{before}: {:?}", watcher.value(pids));
     fleet.ashlar.check_log();
 }
 

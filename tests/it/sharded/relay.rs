@@ -38,11 +38,32 @@ pub(super) enum When {
 /// The code of a cancel request, in place of a version.
 const CANCEL: u32 = 80_877_102;
 
+/// What a commit on several shards says, in this order. What looks after transactions that were left says all of it too, but for the first,
+/// and Ashlar looks after them whenever it likes.
+const WORDS_OF_COMMITS: [&str; 4] =
+    ["PREPARE TRANSACTION", "INSERT INTO ashlar.decisions", "COMMIT PREPARED", "DELETE FROM ashlar.decisions"];
+
 struct Trap {
     text: String,
     when: When,
     skip: usize,
     act: Act,
+    /// How many words of a commit have to be said before it counts, so that it is the commit's and not that of a look.
+    awaits: usize,
+    /// So many of them were, in their order.
+    said: usize,
+}
+
+impl Trap {
+    /// Whether it is this message that it waits for.
+    fn takes(&mut self, body: &[u8]) -> bool {
+        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+        let counts = self.said >= self.awaits;
+        if !counts && holds(WORDS_OF_COMMITS[self.said]) {
+            self.said += 1;
+        }
+        counts && holds(&self.text)
+    }
 }
 
 #[derive(Default)]
@@ -78,10 +99,12 @@ impl Wire {
         self.state().victim = pid;
     }
 
-    /// At the message of the simple protocol that has this in it, once `skip` of them have gone through.
+    /// At the message of the simple protocol that has this in it, once `skip` of them have gone through. Where that is a word of a commit it
+    /// is that of a commit which begins from here on.
     pub(super) fn set(&self, text: &str, skip: usize, when: When, act: Act) {
+        let awaits = WORDS_OF_COMMITS.iter().position(|word| *word == text).unwrap_or(0);
         let mut state = self.state();
-        state.trap = Some(Trap { text: text.to_owned(), when, skip, act });
+        state.trap = Some(Trap { text: text.to_owned(), when, skip, act, awaits, said: 0 });
         state.is_sprung = false;
     }
 
@@ -172,8 +195,10 @@ impl Wire {
                 return Some((when, Act::Kill));
             }
         }
-        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
-        let trap = state.trap.as_mut().filter(|trap| kind == b'Q' && holds(&trap.text))?;
+        let trap = state.trap.as_mut().filter(|_| kind == b'Q')?;
+        if !trap.takes(body) {
+            return None;
+        }
         if trap.skip > 0 {
             trap.skip -= 1;
             return None;

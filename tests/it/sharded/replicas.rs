@@ -9,7 +9,7 @@ use super::members::direct;
 use super::relay::{Act, When};
 use super::*;
 
-const LINES: &str = "health_check_ms = 50\nreplica_lag_max_ms = 300\nfailures_max = 2\nconnect_timeout_ms = 2000";
+const LINES: &str = "health_check_ms = 50\nreplica_lag_max_ms = 300\nfailures_max = 2\nconnect_timeout_ms = 20000";
 
 /// A fleet whose first shard has a standby, known as `r0`.
 struct Group {
@@ -115,9 +115,9 @@ fn replicas_are_read_outside_of_transactions_that_write() {
     // Rows of several shards, put together and by the engine; the shard without a replica answers itself.
     assert!(wait_for(PATIENCE, || {
         done(&mut client, "SELECT k, 'put together' FROM t ORDER BY k");
-        has_run(&mut group.standby(), "put together")
+        // A look may have been the next that the same processes have run.
+        has_run(&mut group.standby(), "put together") && has_run(&mut fleet.shard(1), "put together")
     }));
-    assert!(has_run(&mut fleet.shard(1), "put together"));
     assert!(wait_for(PATIENCE, || {
         assert_eq!(client.value("SELECT count(DISTINCT v || k) FROM t").unwrap(), "2");
         has_run(&mut group.standby(), "FROM public.t")
@@ -170,27 +170,32 @@ fn a_replica_that_is_lost_is_passed_over_and_one_that_is_promoted_takes_writes()
     let mut client = group.fleet.client();
     done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'before')"));
     done(&mut client, "SET read_from = 'replica'");
+    let read = format!("SELECT v FROM t WHERE k = {key}");
     assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
     group.standby.signal("QUIT").unwrap();
     group.standby.wait().unwrap();
     group.until("r0", "down", "standby");
-    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "before");
+    assert_eq!(client.value(&read).unwrap(), "before");
     group.standby.start_again().unwrap();
     group.until("r0", "up", "standby");
     assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
 
     // The primary is lost: what writes is refused at once, what reads is answered by the replica.
-    let replayed = "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()";
-    assert!(wait_for(PATIENCE, || group.standby().value(replayed).unwrap() == "t"));
-    group.fleet.shards[0].signal("QUIT").unwrap();
+    // It ends when its replica has all that it has written, which nobody can say afterwards.
+    let streams = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+    assert!(wait_for(PATIENCE, || group.fleet.shard(0).value(streams).unwrap() == "1"));
+    group.fleet.shards[0].signal("INT").unwrap();
     group.fleet.shards[0].wait().unwrap();
     let write = format!("UPDATE t SET v = 'after' WHERE k = {key}");
     let mut writer = group.fleet.client();
-    let is_refused = |writer: &mut pg::Connection| refused(writer, &write).contains("57P03");
-    assert!(wait_for(PATIENCE, || is_refused(&mut writer)));
-    let error = refused(&mut writer, &write);
-    assert!(error.contains("57P03") && error.contains("shard s0"), "{error}");
-    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "before");
+    // It is asked again now and then.
+    let mut error = String::new();
+    let is_refused = wait_for(PATIENCE, || {
+        error = refused(&mut writer, &write);
+        error.contains("57P03")
+    });
+    assert!(is_refused && error.contains("shard s0"), "{error}");
+    assert!(wait_for(PATIENCE, || client.value(&read).is_ok_and(|v| v == "before")), "{:?}", client.value(&read));
     // The other shard is as it was.
     done(&mut writer, &format!("INSERT INTO t VALUES ({}, 'there')", keys[1]));
 

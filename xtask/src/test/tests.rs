@@ -46,6 +46,28 @@ fn a_dying_test_program_is_noticed_and_a_living_one_is_read() {
 }
 
 #[test]
+fn a_failed_test_that_passes_by_itself_is_named_and_one_that_does_not_stays_failed() {
+    let mut total = Outcome::default();
+    let failures = vec!["a::b".to_owned(), "a::c".to_owned()];
+    total.add("it", Outcome { passed: 7, failed: 2, failures, ..Outcome::default() });
+    total.add_again("it", "a::b", &program("echo 'test result: ok. 1 passed; 0 failed; 0 ignored'"));
+    assert_eq!((total.passed, total.failed), (8, 1));
+    assert_eq!(
+        (&total.failures[..], &total.unsteady[..]),
+        (&["it: a::c".to_owned()][..], &["it: a::b".to_owned()][..])
+    );
+    for script in [
+        "echo 'test a::c ... FAILED'; echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101",
+        "kill -KILL $$",
+        "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'",
+    ] {
+        total.add_again("it", "a::c", &program(script));
+        assert_eq!((total.failed, total.unsteady.len()), (1, 1), "{script}");
+    }
+    assert!(conclude(total).is_err());
+}
+
+#[test]
 fn a_test_that_cannot_be_done_here_is_counted_as_skipped() {
     let script = "echo 'SKIPPED  a::b: there is no disk' >&2; echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
     let outcome = program(script);

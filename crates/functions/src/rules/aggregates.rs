@@ -254,14 +254,16 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         };
         let Some(((parts, finish), function)) = plan else {
             let anew = aggregated_anew(expr);
-            if is_same && anew.is_none() {
+            let is_as_before = is_same && anew.is_none();
+            let part = anew.unwrap_or_else(|| expr.clone().unalias());
+            if is_as_before && name_in(&computed, &part).is_none() {
                 computed.push(expr.clone());
                 shown.push(Expr::Column(output.clone()));
                 continue;
             }
             changed = true;
-            let name = computed_name(computed.len());
-            computed.push(anew.unwrap_or_else(|| expr.clone().unalias()).alias(&name));
+            // Frames that are written otherwise may be the same: those that have no rows, and offsets with quotes and without.
+            let name = name_of(part, &mut computed);
             let result = Expr::Column(Column::new_unqualified(name));
             // PostgreSQL has no unsigned integers.
             let result = if is_counted {
@@ -297,14 +299,19 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
 /// The name under which a window function is computed: that of the same one, if there is one, for the engine would compute what two have in
 /// common beneath the window, where there are no window functions.
 fn name_of(part: Expr, computed: &mut Vec<Expr>) -> String {
-    let known = computed.iter().find_map(|one| match one {
-        Expr::Alias(alias) if *alias.expr == part => Some(alias.name.clone()),
-        _ => None,
-    });
-    known.unwrap_or_else(|| {
+    name_in(computed, &part).unwrap_or_else(|| {
         let name = computed_name(computed.len());
         computed.push(part.alias(&name));
         name
+    })
+}
+
+/// The name of the same one among these.
+fn name_in(computed: &[Expr], part: &Expr) -> Option<String> {
+    computed.iter().find_map(|one| match one {
+        Expr::Alias(alias) if *alias.expr == *part => Some(alias.name.clone()),
+        one if one == part => Some(one.schema_name().to_string()),
+        _ => None,
     })
 }
 

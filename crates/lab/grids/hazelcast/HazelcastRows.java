@@ -46,7 +46,8 @@ abstract class HazelcastRows implements Table.Interface {
         }
         int count = plan.integer("rows");
         if (plan.workload.equals("sql-json-sum")) {
-            fill(documents, count, id -> new HazelcastJsonValue(Documents.of(id)), progress);
+            int fields = plan.integer("fields");
+            fill(documents, count, id -> new HazelcastJsonValue(Documents.of(id, fields)), progress);
         } else {
             fill(rows, count, id -> new Row(Rows.value(id), Rows.label(id, 0), Rows.numbers(id)), progress);
         }

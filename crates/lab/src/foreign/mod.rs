@@ -57,8 +57,9 @@ pub(crate) enum Program {
 /// What a program is told to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// GETs of random keys, or SETs of the same value: how many keys there are, bytes of a value, commands at once.
-    Keys { writes: bool, keys: u64, value_bytes: usize, pipeline: usize },
+    /// GETs of random keys, or SETs of the same value: how many keys there are, bytes of a value, commands at once; MGETs or MSETs of so
+    /// many keys each, if there is a batch.
+    Keys { writes: bool, keys: u64, value_bytes: usize, pipeline: usize, batch: Option<usize> },
     /// A script of pgbench.
     Script { text: String, protocol: Protocol },
 }
@@ -111,11 +112,14 @@ impl Program {
     /// Whether it can make the requests of this workload with these sizes, and is here; else why not.
     pub(crate) fn takes(self, kind: &Kind, sizes: &Sizes) -> Result<(), String> {
         let workloads: &[&str] = match self {
-            Self::RedisBenchmark => &["kv-get", "kv-put"],
+            Self::RedisBenchmark => &["kv-get", "kv-put", "kv-batch"],
             Self::Pgbench | Self::PgbenchUnrouted => &["sql-key", "sql-update", "sql-sum", "sql-fetch"],
         };
         if !workloads.contains(&kind.name) {
             return Err(format!("{} has no {}; it has {}", self.name(), kind.name, workloads.join(", ")));
+        }
+        if kind.name == "kv-batch" && !matches!(sizes.read_percent, Some(0 | 100)) {
+            return Err(format!("{} sends one command again and again; --read-percent takes 0 or 100", self.name()));
         }
         if sizes.value_shape == Some(ValueShape::Structured) {
             return Err(format!("{} has values that are bytes only", self.name()));
@@ -152,9 +156,10 @@ impl Program {
     fn command(self, address: SocketAddr, work: &Work, threads: u32, length: Length) -> Result<Command> {
         let mut command = Command::new(self.program().map_err(anyhow::Error::msg)?);
         match (self, work) {
-            (Self::RedisBenchmark, Work::Keys { writes, keys, value_bytes, pipeline }) => {
+            (Self::RedisBenchmark, Work::Keys { writes, keys, value_bytes, pipeline, batch }) => {
                 let Length::Requests(requests) = length else { bail!("redis-benchmark counts requests") };
-                let load = redis_benchmark::Keys { writes: *writes, keys: *keys, value_bytes: *value_bytes };
+                let load =
+                    redis_benchmark::Keys { writes: *writes, keys: *keys, value_bytes: *value_bytes, batch: *batch };
                 redis_benchmark::arguments(&mut command, address, &load, *pipeline, threads, requests);
             }
             (Self::Pgbench | Self::PgbenchUnrouted, Work::Script { protocol, .. }) => {

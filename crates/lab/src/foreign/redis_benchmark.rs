@@ -16,6 +16,8 @@ pub(super) struct Keys {
     pub(super) writes: bool,
     pub(super) keys: u64,
     pub(super) value_bytes: usize,
+    /// Keys of one command, if it is of many.
+    pub(super) batch: Option<usize>,
 }
 
 /// One thread, so many connections and requests in all.
@@ -30,10 +32,19 @@ pub(super) fn arguments(
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "--csv"]);
     command.args(["-c", &connections.to_string(), "-P", &pipeline.to_string(), "-n", &requests.to_string()]);
     command.args(["-r", &load.keys.to_string()]);
-    if load.writes {
-        command.args(["SET", KEY, &"x".repeat(load.value_bytes)]);
-    } else {
-        command.args(["GET", KEY]);
+    command.arg(match (load.batch, load.writes) {
+        (None, false) => "GET",
+        (None, true) => "SET",
+        (Some(_), false) => "MGET",
+        (Some(_), true) => "MSET",
+    });
+    let value = "x".repeat(load.value_bytes);
+    // Each key of a command gets a number of its own.
+    for _ in 0..load.batch.unwrap_or(1) {
+        command.arg(KEY);
+        if load.writes {
+            command.arg(&value);
+        }
     }
 }
 
@@ -62,6 +73,22 @@ pub(super) fn told(csv: &str, requests: u64) -> Result<Told> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_of_many_keys_has_a_number_for_each() {
+        let words = |writes, batch| {
+            let mut command = Command::new("redis-benchmark");
+            let load = Keys { writes, keys: 7, value_bytes: 2, batch };
+            arguments(&mut command, SocketAddr::from(([127, 0, 0, 1], 6379)), &load, 1, 50, 1000);
+            let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            let begin = words.iter().position(|word| word == "7").unwrap();
+            words[begin + 1..].join(" ")
+        };
+        assert_eq!(words(false, None), format!("GET {KEY}"));
+        assert_eq!(words(true, None), format!("SET {KEY} xx"));
+        assert_eq!(words(false, Some(3)), format!("MGET {KEY} {KEY} {KEY}"));
+        assert_eq!(words(true, Some(2)), format!("MSET {KEY} xx {KEY} xx"));
+    }
 
     #[test]
     fn its_report_is_read() {

@@ -55,6 +55,34 @@ pub(super) const SUITE: Suite = Suite {
             }],
         },
         Group {
+            name: "mget",
+            long: false,
+            steps: &[Step {
+                name: "mget",
+                words: "kv-batch --read-percent 100 --batch 10 --keys {keys} --threads 50 --target {resp}",
+            }],
+            rows: &[Row {
+                what: "MGET of 10 keys of 100 B, 50 connections, no pipeline (redis-benchmark), commands",
+                wanted: "shown",
+                of: &["mget"],
+                shown: Shown::Rates { per: None },
+            }],
+        },
+        Group {
+            name: "mset",
+            long: false,
+            steps: &[Step {
+                name: "mset",
+                words: "kv-batch --read-percent 0 --batch 10 --keys {keys} --threads 50 --target {resp}",
+            }],
+            rows: &[Row {
+                what: "MSET of 10 keys of 100 B, 50 connections, no pipeline (redis-benchmark), commands",
+                wanted: "shown",
+                of: &["mset"],
+                shown: Shown::Rates { per: None },
+            }],
+        },
+        Group {
             name: "connections",
             long: false,
             steps: &[Step { name: "get", words: "kv-get --keys {keys} --threads 32,512 --target {resp}" }],
@@ -77,13 +105,29 @@ pub(super) const SUITE: Suite = Suite {
                     name: "two",
                     words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=ashlar --server-cores 0,1",
                 },
+                Step {
+                    name: "noop-one",
+                    words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=noop --server-cores 0",
+                },
+                Step {
+                    name: "noop-two",
+                    words: "kv-get --keys {keys} --threads 50 --pipeline 16 --target redis-benchmark=noop --server-cores 0,1",
+                },
             ],
-            rows: &[Row {
-                what: "GET, pipeline 16, two server cores against one (the client on one of them too)",
-                wanted: "1.6 x",
-                of: &["one", "two"],
-                shown: Shown::Steps { names: ["one core", "two cores"] },
-            }],
+            rows: &[
+                Row {
+                    what: "GET, pipeline 16, two server cores against one (the client on one of them too)",
+                    wanted: "1.6 x",
+                    of: &["one", "two"],
+                    shown: Shown::Steps { names: ["one core", "two cores"] },
+                },
+                Row {
+                    what: "the same of the no-op server, with a thread for each core",
+                    wanted: "what this machine allows",
+                    of: &["noop-one", "noop-two"],
+                    shown: Shown::Steps { names: ["one core", "two cores"] },
+                },
+            ],
         },
         Group {
             name: "puts",
@@ -190,12 +234,16 @@ pub(super) const SUITE: Suite = Suite {
                 Step { name: "noop", words: "kv-get --keys {keys} --threads 8 --rate {half:most} --target noop" },
                 Step { name: "quiet", words: "kv-get --keys {keys} --threads 8 --rate {half:most} --target ashlar" },
                 Step {
+                    name: "guess",
+                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside} --repeat 1 --target ashlar",
+                },
+                Step {
                     name: "busy",
-                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside} --target ashlar",
+                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside:guess} --target ashlar",
                 },
             ],
             rows: &[Row {
-                what: "GET at half the largest rate while queries over {beside} rows, of about 5 s each, run on the same core",
+                what: "GET at half the largest rate while queries of about 5 s each run on the same core",
                 wanted: "p99.9 under 2 ms",
                 of: &["noop", "quiet", "busy"],
                 shown: Shown::Tails { names: &["no-op server, quiet", "quiet", "busy"] },
@@ -332,14 +380,61 @@ pub(super) const SUITE: Suite = Suite {
             }],
         },
         Group {
+            name: "copy-parallel",
+            long: false,
+            steps: &[
+                Step { name: "one", words: "copy-in --rows {rows} --server-cores 0,1 --target ashlar,postgres" },
+                Step {
+                    name: "two",
+                    words: "copy-in --rows {rows} --connections 2 --server-cores 0,1 --target ashlar,postgres",
+                },
+                Step {
+                    name: "four",
+                    words: "copy-in --rows {rows} --connections 4 --server-cores 0,1 --target ashlar,postgres",
+                },
+            ],
+            rows: &[
+                Row {
+                    what: "the same COPY by one connection to servers of two cores (the client on one of them too), rows",
+                    wanted: "2 x PostgreSQL",
+                    of: &["one"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "COPY of a half of the rows by each of two connections at once",
+                    wanted: "2 x PostgreSQL",
+                    of: &["two"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "COPY of a quarter of the rows by each of four connections at once",
+                    wanted: "2 x PostgreSQL",
+                    of: &["four"],
+                    shown: Shown::Rates { per: Some("rows") },
+                },
+                Row {
+                    what: "time of the load of all rows into Ashlar, by four connections against one",
+                    wanted: "0.63 x",
+                    of: &["one", "four"],
+                    shown: Shown::StepTimes { names: ["one connection", "four connections"] },
+                },
+            ],
+        },
+        Group {
             name: "json",
             long: false,
             steps: &[
-                Step { name: "sql", words: "sql-json-sum --rows {documents} --threads 1 --target ashlar,postgres" },
-                Step { name: "java", words: "sql-json-sum --rows {documents} --threads 1 --target hazelcast-sql" },
+                Step {
+                    name: "sql",
+                    words: "sql-json-sum --rows {documents} --fields 22 --threads 1 --target ashlar,postgres",
+                },
+                Step {
+                    name: "java",
+                    words: "sql-json-sum --rows {documents} --fields 22 --threads 1 --target hazelcast-sql",
+                },
             ],
             rows: &[Row {
-                what: "sum of a JSON field over {documents} documents of 0.75 KB, Hazelcast by its SQL",
+                what: "sum of a JSON field over {documents} documents of 0.5 KB, Hazelcast by its SQL",
                 wanted: "10 x Hazelcast",
                 of: &["sql", "java"],
                 shown: Shown::Times,

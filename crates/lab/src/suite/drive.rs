@@ -18,7 +18,7 @@ use super::numbers::{median, size, spoken};
 use super::select::{Measured, Steps};
 use super::{Group, Length, Row, SUITES, Shown, Step, Suite, bench, figures, page};
 use crate::cli::run_options;
-use crate::record::{Run, RunState, folder, moment};
+use crate::record::{Measurement, Run, RunState, folder, moment};
 use crate::run::NobodyHere;
 use crate::workload::{Door, Kind, hash_build_keys, hash_probe_keys};
 use crate::{interrupt, report, run as measure, say};
@@ -52,7 +52,10 @@ const PRODUCTS_IN_JAVA: [&str; 3] = ["hazelcast", "geode", "shardingsphere"];
 const START_SECONDS: [f64; 2] = [1.5, 12.0];
 
 /// Rows, or keys, that are put into a server in a second, at a guess; of `hash-*`, whose rows are three numbers and often in a file.
-const FILLED_PER_SECOND: [f64; 2] = [150_000.0, 5_000_000.0];
+const FILLED_PER_SECOND: [f64; 2] = [300_000.0, 5_000_000.0];
+
+/// Rows of the query beside, at most: more do not fit into the memory of machines that this is measured on.
+const BESIDE_ROWS_MAX: u64 = 50_000_000;
 
 /// A run that is to be there.
 struct Planned {
@@ -151,7 +154,7 @@ fn plan(groups: &[&'static Group], options: &Options, out: &Path) -> Result<Vec<
                 if round > 1 && of.steps[step].words.contains("--repeat") {
                     continue;
                 }
-                let words = words(&of.steps[step], options.length, once, &|_| Ok(1000.0))?;
+                let words = words(&of.steps[step], options.length, once, &|needed| needed.guessed())?;
                 let estimate = estimate(&words)?;
                 planned.push(Planned { group, step, folder: out.join(folder), round, estimate });
             }
@@ -160,15 +163,49 @@ fn plan(groups: &[&'static Group], options: &Options, out: &Path) -> Result<Vec<
     Ok(planned)
 }
 
-/// The words of a step at a length. `half` gives what `{half:STEP}` stands for.
-fn words(step: &Step, length: Length, once: bool, half: &dyn Fn(&str) -> Result<f64>) -> Result<Vec<String>> {
+/// What the words of a step need to know of another.
+#[derive(Clone, Copy, Debug)]
+enum Needed<'a> {
+    /// Operations a second.
+    Rate(&'a str),
+    /// Rows that the query beside gets through in a second.
+    BesideRows(&'a str),
+}
+
+impl Needed<'_> {
+    /// As good as any number, before anything is measured.
+    fn guessed(self) -> Result<f64> {
+        Ok(match self {
+            Self::Rate(_) => 1_000.0,
+            Self::BesideRows(_) => 850_000.0,
+        })
+    }
+
+    /// What a measurement says of it. The query says how long it takes where callers fall behind, too.
+    fn of(self, run: &Run, one: &Measurement) -> Option<f64> {
+        match self {
+            Self::Rate(_) => one.is_sound().then_some(one.operations_per_second),
+            Self::BesideRows(_) => {
+                let beside = one.beside.as_ref().filter(|beside| beside.operations > 0 && one.errors == 0)?;
+                Some(run.workload.parameters.get("beside_rows")?.as_f64()? / (beside.latency.mean_us / 1e6))
+            }
+        }
+    }
+}
+
+/// The words of a step at a length. `needed` gives what those stand for that name another step.
+fn words(step: &Step, length: Length, once: bool, needed: &dyn Fn(Needed<'_>) -> Result<f64>) -> Result<Vec<String>> {
     let mut text = String::new();
     let mut rest = step.words;
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').context("a brace that is not closed")?;
         text.push_str(before);
-        match (name.strip_prefix("half:"), length.size(name), bench::targets(name)) {
-            (Some(step), ..) => text.push_str(&format!("{:.0}", (half(step)? / 2.0).max(1.0))),
+        match (name.split_once(':'), length.size(name), bench::targets(name)) {
+            (Some(("half", step)), ..) => {
+                text.push_str(&format!("{:.0}", (needed(Needed::Rate(step))? / 2.0).max(1.0)));
+            }
+            (Some(("beside", step)), ..) => text.push_str(&beside_rows(length, step, needed)?.to_string()),
+            (Some(_), ..) => bail!("nothing of another step is called {name:?}"),
             (None, Some(size), _) => text.push_str(&size.to_string()),
             (None, None, Some(targets)) => text.push_str(targets),
             (None, None, None) if name == "threads" => text.push_str(length.threads()),
@@ -187,6 +224,15 @@ fn words(step: &Step, length: Length, once: bool, half: &dyn Fn(&str) -> Result<
         }
     }
     Ok(words)
+}
+
+/// So many rows that the query beside takes as long as it is to.
+fn beside_rows(length: Length, step: &str, needed: &dyn Fn(Needed<'_>) -> Result<f64>) -> Result<u64> {
+    let few = length.size("beside").context("there is no size of the query beside")?;
+    Ok(match length.beside_seconds() {
+        Some(seconds) => ((needed(Needed::BesideRows(step))? * seconds) as u64).clamp(few, BESIDE_ROWS_MAX),
+        None => few,
+    })
 }
 
 /// How long a run takes, at a guess, in seconds.
@@ -257,15 +303,16 @@ impl Drive<'_> {
     fn words_of(&mut self, one: &Planned) -> Result<Option<Vec<String>>> {
         let group = self.groups[one.group];
         let (step, once) = (&group.steps[one.step], group.steps.len() == 1);
-        let half = |name: &str| -> Result<f64> {
+        let needed = |needed: Needed<'_>| -> Result<f64> {
+            let (Needed::Rate(name) | Needed::BesideRows(name)) = needed;
             let first = self.out.join(format!("{}-{name}-1", group.name));
             let run = folder::load(&first)?;
             let target = run.targets.first().context("no target")?;
-            let rates = run.measurements.iter().filter(|found| found.target == target.name && found.is_sound());
-            let rates: Vec<f64> = rates.map(|found| found.operations_per_second).collect();
-            median(&rates).with_context(|| format!("{} has no figure", first.display()))
+            let its = run.measurements.iter().filter(|found| found.target == target.name);
+            let figures: Vec<f64> = its.filter_map(|found| needed.of(&run, found)).collect();
+            median(&figures).with_context(|| format!("{} has no figure", first.display()))
         };
-        match words(step, self.options.length, once, &half) {
+        match words(step, self.options.length, once, &needed) {
             Ok(words) => Ok(Some(words)),
             Err(error) => {
                 self.failures.push(Failure { folder: one.folder.clone(), reason: format!("{error:#}"), nobody: false });
@@ -302,7 +349,7 @@ impl Drive<'_> {
         let mut steps = Steps::new();
         let once = group.steps.len() == 1;
         for step in group.steps {
-            let words = words(step, self.options.length, once, &|_| Ok(1.0))?;
+            let words = words(step, self.options.length, once, &|needed| needed.guessed())?;
             let mut measured = Measured { targets: run_options(&words)?.targets, ..Measured::default() };
             for round in 1..=if once { 1 } else { self.options.length.repeat() } {
                 let name = match once {
@@ -461,10 +508,17 @@ fn one_line(text: &str) -> String {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
+/// The words of a step whose query beside got through so many rows in a second, in a run of them that is made up.
+#[cfg(test)]
+pub(super) fn beside_of(step: &Step, length: Length, run: &Run) -> Result<Vec<String>> {
+    let one = run.measurements.first().context("nothing is measured")?;
+    words(step, length, false, &|needed| needed.of(run, one).context("no figure"))
+}
+
 /// Whether the words of a step can be read, and its workload takes its sizes.
 #[cfg(test)]
 pub(super) fn check(step: &Step, length: Length, once: bool) -> Result<()> {
-    let words = words(step, length, once, &|_| Ok(1000.0))?;
+    let words = words(step, length, once, &|needed| needed.guessed())?;
     let options = run_options(&words)?;
     let kind = Kind::find(&options.workload)?;
     // The others make millions of answers beforehand.

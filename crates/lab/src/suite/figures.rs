@@ -333,7 +333,13 @@ fn tails(steps: &Steps, of: &[&str], names: &[&str]) -> Shape {
             None => format!("{said} {NO_FIGURE}"),
         });
         let beside = first_of(steps, step, |_, one| Some(one.beside.as_ref()?.latency.mean_us));
-        let beside = beside.as_ref().and_then(middle).map(|mean| format!(", queries of {}", time(mean)));
+        let rows = first_of(steps, step, |run, one| {
+            one.beside.as_ref()?;
+            run.workload.parameters.get("beside_rows")?.as_f64()
+        });
+        let rows =
+            rows.as_ref().and_then(middle).map_or_else(String::new, |rows| format!(" over {} rows", short(rows)));
+        let beside = beside.as_ref().and_then(middle).map(|mean| format!(", queries of {}{rows}", time(mean)));
         shape.figures.push(format!("{name}: {}{}", words.join(", "), beside.unwrap_or_default()));
         shape.standing = match tail(Measure::P999) {
             Some(one) => middle(&one).map_or_else(|| reason(&one), |figure| format!("p99.9 {}", time(figure))),

@@ -45,8 +45,9 @@ pub(crate) struct Group {
 pub(crate) struct Step {
     /// Within its group.
     pub(crate) name: &'static str,
-    /// The words after `ashlar-lab run`, with sizes in braces; `{half:STEP}` is half of what the first target reached in that step. What is
-    /// not said of windows and repetitions is as the length of the suite has it.
+    /// The words after `ashlar-lab run`, with sizes in braces; `{half:STEP}` is half of what the first target reached in that step, and
+    /// `{beside:STEP}` so many rows that the query beside takes as long as it is to, as it went in that step. What is not
+    /// said of windows and repetitions is as the length of the suite has it.
     pub(crate) words: &'static str,
 }
 
@@ -160,7 +161,7 @@ impl Length {
         Some(match name {
             "keys" => self.pick(2_000, 100_000, 1_000_000),
             "rows" => self.pick(5_000, 1_000_000, 10_000_000),
-            "beside" => self.pick(5_000, 3_300_000, 3_300_000),
+            "beside" => self.pick(5_000, 1_000_000, 1_000_000),
             "many" => self.pick(5_000, 1_000_000, 1_000_000),
             "quarter" => self.pick(1_250, 250_000, 2_500_000),
             "four-quarters" => self.pick(5_000, 1_000_000, 10_000_000),
@@ -186,6 +187,11 @@ impl Length {
     /// Numbers of threads of a curve.
     fn threads(self) -> &'static str {
         self.pick("1,2", "1,4,16,64,256", "1,2,4,8,16,32,64,128,256,512")
+    }
+
+    /// Seconds that a query beside is to take; None where it may take what it takes.
+    fn beside_seconds(self) -> Option<f64> {
+        self.pick(None, Some(5.0), Some(5.0))
     }
 
     /// Seconds of a window.

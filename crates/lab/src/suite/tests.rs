@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::drive::{check, filled_in, seconds};
+use super::drive::{beside_of, check, filled_in, seconds};
 use super::figures::Shape;
 use super::select::{Measured, Steps};
 use super::*;
 use crate::record::tests::run;
+use crate::record::{KindRecord, LatencySummary, Run};
 
 const LENGTHS: [Length; 3] = [Length::Quick, Length::Short, Length::Full];
 
@@ -40,6 +41,32 @@ fn the_short_length_is_of_half_an_hour_and_the_quick_one_of_minutes() {
     let bench = SUITES.iter().find(|suite| suite.name == "bench").unwrap();
     let lengths = LENGTHS.map(|length| seconds(bench, length).unwrap());
     assert!(lengths[0] < 300.0 && lengths[1] < 1800.0 && lengths[2] > 3600.0, "{lengths:?}");
+}
+
+#[test]
+fn the_query_beside_has_as_many_rows_as_it_gets_through_in_five_seconds() {
+    let bench = SUITES.iter().find(|suite| suite.name == "bench").unwrap();
+    let latency = bench.groups.iter().find(|group| group.name == "latency").unwrap();
+    let busy = latency.steps.iter().find(|step| step.name == "busy").unwrap();
+    let mut run = run(&["ashlar"], &[8]);
+    run.workload.parameters = serde_json::from_value(json!({"beside_rows": 1_000_000})).unwrap();
+    let latency = LatencySummary { mean_us: 800_000.0, ..LatencySummary::default() };
+    for one in &mut run.measurements {
+        one.beside = Some(KindRecord { name: "analytic query".to_owned(), operations: 2, retries: 0, latency });
+    }
+    let rows = |length, run: &Run| {
+        let words = beside_of(busy, length, run).unwrap();
+        let flag = words.iter().position(|word| word == "--beside-rows").unwrap();
+        words[flag + 1].clone()
+    };
+    assert_eq!(rows(Length::Short, &run), "6250000");
+    assert_eq!(rows(Length::Quick, &run), "5000");
+    let shown = Shown::Tails { names: &["busy"] };
+    let found = shape(shown, &["busy"], vec![Measured { runs: vec![run.clone()], ..Measured::default() }], None);
+    assert!(found.figures[0].ends_with(", queries of 800.0ms over 1.00 M rows"), "{found:?}");
+    // One that asks nothing beside knows nothing of it.
+    run.measurements[0].beside = None;
+    assert!(beside_of(busy, Length::Short, &run).is_err());
 }
 
 #[test]

@@ -313,7 +313,7 @@ impl Drop for Process {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(120);
 
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");

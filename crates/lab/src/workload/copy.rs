@@ -1,5 +1,5 @@
-//! `copy-in`: rows of four columns, put by one COPY into an empty table with a primary key. A query is one COPY of all rows; the table is
-//! emptied before each.
+//! `copy-in`: rows of four columns, put by COPY into an empty table with a primary key. A query is one COPY of all rows, or one by each of
+//! several connections at once, of rows that follow each other; the table is emptied before each.
 //!
 //! ```text
 //! id bigint primary key | a bigint, below a million | b double precision, below ten thousand | c text
@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Arc;
+use std::ops::Range;
+use std::panic::resume_unwind;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use super::sizes::Sizes;
 use super::tables::{Table, drop_all, fill};
 use super::{Place, Progress, Workload};
-use crate::door::pg::{PgClient, Tag};
+use crate::door::pg::PgClient;
 use crate::load::{Answer, Caller};
 use crate::numbers::{Numbers, mix};
 
@@ -51,10 +52,42 @@ pub(super) fn table(rows: u64) -> Table {
 
 struct Copy {
     rows: u64,
+    connections: u32,
 }
 
 pub(super) fn workload(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    Ok(Box::new(Copy { rows: sizes.rows.unwrap_or(1_000_000) }))
+    Ok(Box::new(Copy { rows: sizes.rows.unwrap_or(1_000_000), connections: sizes.connections.unwrap_or(1) }))
+}
+
+/// What one of the connections puts there.
+struct Part {
+    client: PgClient,
+    /// Its lines, made beforehand: making a line takes as long as some servers need for it.
+    lines: Vec<u8>,
+    rows: u64,
+}
+
+impl Part {
+    fn new(place: Place, ids: Range<u64>) -> Result<Self> {
+        let mut lines = Vec::new();
+        ids.clone().for_each(|id| line(id, &mut lines));
+        Ok(Self { client: PgClient::connect(place.address)?, lines, rows: ids.end - ids.start })
+    }
+
+    /// Puts all of them there; the tag of its COPY.
+    fn copy(&mut self) -> Result<String> {
+        let mut pieces = self.lines.chunks(PIECE_BYTES);
+        self.client.copy_in(&format!("COPY {TABLE} FROM STDIN"), &mut |out| {
+            out.extend_from_slice(pieces.next().unwrap_or_default());
+            pieces.len() > 0
+        })
+    }
+}
+
+/// The rows of each of some connections.
+fn parts(rows: u64, connections: u32) -> impl Iterator<Item = Range<u64>> {
+    let connections = u64::from(connections);
+    (0..connections).map(move |part| part * rows / connections..(part + 1) * rows / connections)
 }
 
 impl Workload for Copy {
@@ -71,18 +104,11 @@ impl Workload for Copy {
     }
 
     fn query_caller(&self, place: Place, _query: &str) -> Result<Box<dyn Caller>> {
-        // Made beforehand: making a line takes as long as some servers need for it.
-        let mut lines = Vec::new();
-        (0..self.rows).for_each(|id| line(id, &mut lines));
+        let mut parts = parts(self.rows, self.connections);
+        let first = Part::new(place, parts.next().context("no connection")?)?;
+        let others = parts.map(|ids| Part::new(place, ids)).collect::<Result<Vec<_>>>()?;
         let sum = (0..self.rows).map(a_of).sum();
-        Ok(Box::new(CopyCaller {
-            client: PgClient::connect(place.address)?,
-            rows: self.rows,
-            sum,
-            lines: Arc::new(lines),
-            emptied: Ok(()),
-            tag: None,
-        }))
+        Ok(Box::new(CopyCaller { first, others, rows: self.rows, sum, emptied: Ok(()), tags: Vec::new() }))
     }
 
     fn clear(&self, place: Place) -> Result<()> {
@@ -90,45 +116,53 @@ impl Workload for Copy {
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
-        BTreeMap::from([("rows".to_owned(), self.rows.into())])
+        BTreeMap::from([("rows".to_owned(), self.rows.into()), ("connections".to_owned(), self.connections.into())])
     }
 }
 
 struct CopyCaller {
-    client: PgClient,
+    first: Part,
+    /// Each on a thread of its own.
+    others: Vec<Part>,
     rows: u64,
     /// Of the column `a`.
     sum: u64,
-    lines: Arc<Vec<u8>>,
     /// Whether the table could be emptied.
     emptied: Result<()>,
-    tag: Option<Tag>,
+    /// Of each connection's COPY.
+    tags: Vec<String>,
 }
 
 impl Caller for CopyCaller {
     fn make(&mut self) {
-        self.emptied = self.client.query(&format!("TRUNCATE {TABLE}")).map(drop);
+        self.emptied = self.first.client.query(&format!("TRUNCATE {TABLE}")).map(drop);
     }
 
     fn call(&mut self, came: &mut dyn FnMut()) -> Result<()> {
         std::mem::replace(&mut self.emptied, Ok(())).context("emptying the table")?;
-        let mut pieces = self.lines.chunks(PIECE_BYTES);
-        let tag = self.client.copy_in(&format!("COPY {TABLE} FROM STDIN"), &mut |out| {
-            out.extend_from_slice(pieces.next().unwrap_or_default());
-            pieces.len() > 0
+        let Self { first, others, .. } = self;
+        self.tags = std::thread::scope(|scope| {
+            let loading: Vec<_> = others.iter_mut().map(|part| scope.spawn(move || part.copy())).collect();
+            let first = first.copy();
+            let others = loading.into_iter().map(|one| match one.join() {
+                Ok(tag) => tag,
+                Err(panic) => resume_unwind(panic),
+            });
+            std::iter::once(first).chain(others).collect::<Result<Vec<String>>>()
         })?;
-        self.tag = Some(Ok(tag));
         came();
         Ok(())
     }
 
     fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
-        let Some(tag) = self.tag.take() else { return };
-        let expected = format!("COPY {}", self.rows);
-        let fault = match tag {
-            Ok(tag) if tag == expected => self.stored_fault(),
-            other => Some(format!("{other:?} instead of {expected}")),
-        };
+        let tags = std::mem::take(&mut self.tags);
+        if tags.is_empty() {
+            return;
+        }
+        let parts = std::iter::once(&self.first).chain(&self.others);
+        let expected: Vec<String> = parts.map(|part| format!("COPY {}", part.rows)).collect();
+        let fault =
+            if tags == expected { self.stored_fault() } else { Some(format!("{tags:?} instead of {expected:?}")) };
         judged(fault.map_or(Answer::Right, Answer::Wrong));
     }
 }
@@ -137,7 +171,7 @@ impl CopyCaller {
     /// What is wrong with what is there.
     fn stored_fault(&mut self) -> Option<String> {
         let expected = vec![vec![self.rows.to_string(), self.sum.to_string()]];
-        match self.client.query(&format!("SELECT count(*), sum(a) FROM {TABLE}")) {
+        match self.first.client.query(&format!("SELECT count(*), sum(a) FROM {TABLE}")) {
             Ok(found) if found == expected => None,
             Ok(found) => Some(format!("rows and their sum are {found:?} instead of {expected:?}")),
             Err(error) => Some(format!("what was copied cannot be read: {error:#}")),
@@ -148,6 +182,16 @@ impl CopyCaller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_row_is_put_by_one_connection() {
+        let bounds = |rows, connections| -> Vec<(u64, u64)> {
+            parts(rows, connections).map(|ids| (ids.start, ids.end)).collect()
+        };
+        assert_eq!(bounds(10, 1), [(0, 10)]);
+        assert_eq!(bounds(10, 4), [(0, 2), (2, 5), (5, 7), (7, 10)]);
+        assert_eq!(bounds(1, 3), [(0, 0), (0, 0), (0, 1)]);
+    }
 
     #[test]
     fn a_line_has_four_columns() {

@@ -261,7 +261,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast is the sum of one field over all documents of a json column?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows", "field", "document"],
+        sizes: &["rows", "field", "document", "fields"],
         make: |sizes| sql::workload(sizes, Shape::JsonSum(Field::Literal)),
     },
     Kind {
@@ -301,7 +301,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast are rows of four columns put by COPY into an empty table with a primary key?",
         door: Door::Sql,
         needs_store: true,
-        sizes: &["rows"],
+        sizes: &["rows", "connections"],
         make: copy::workload,
     },
     Kind {

@@ -33,10 +33,12 @@ pub(crate) fn tell(out: &mut String) -> Result {
         writeln!(out)?;
     }
     for id in [0, 42, 999_999, 199_999_999] {
-        let mut line = Vec::new();
-        documents::line(id, &mut line);
-        let line = String::from_utf8_lossy(&line);
-        write!(out, "document {}", line.split_once('\t').map_or("", |(_, document)| document))?;
+        for fields in [documents::FIELDS, 22] {
+            let mut line = Vec::new();
+            documents::line(id, fields, &mut line);
+            let line = String::from_utf8_lossy(&line);
+            write!(out, "document {}", line.split_once('\t').map_or("", |(_, document)| document))?;
+        }
         let (row, amount) = pick_of(id, 1000);
         writeln!(out, "pick {row} {amount}")?;
     }

@@ -160,6 +160,9 @@ pub(crate) struct Sizes {
     /// 10000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
+    /// Connections that a COPY of all rows is spread over, each with as many rows as any other [default: 1].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) connections: Option<u32>,
     /// Warehouses of TPC-C [default: 1].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) warehouses: Option<u64>,
@@ -199,6 +202,9 @@ pub(crate) struct Sizes {
     /// The type of the column with documents [default: jsonb].
     #[arg(long, value_name = "TYPE")]
     pub(crate) document: Option<Document>,
+    /// Fields of a document [default: 33].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=33))]
+    pub(crate) fields: Option<u32>,
     /// How the statement names the field of a document [default: literal].
     #[arg(long, value_name = "NAME")]
     pub(crate) field: Option<Field>,
@@ -249,11 +255,13 @@ impl Sizes {
             ("read-percent", self.read_percent.is_some()),
             ("batch", self.batch.is_some()),
             ("rows", self.rows.is_some()),
+            ("connections", self.connections.is_some()),
             ("range-rows", self.range_rows.is_some()),
             ("join-rows", self.join_rows.is_some()),
             ("index", self.index.is_some()),
             ("counted", self.counted.is_some()),
             ("document", self.document.is_some()),
+            ("fields", self.fields.is_some()),
             ("field", self.field.is_some()),
             ("warehouses", self.warehouses.is_some()),
             ("items", self.items.is_some()),

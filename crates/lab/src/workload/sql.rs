@@ -44,6 +44,8 @@ struct Sql {
     distribution: Distribution,
     index: Index,
     document: Document,
+    /// Of a document.
+    fields: u32,
     columns: Columns,
     join_rows: u64,
 }
@@ -81,13 +83,14 @@ pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>>
     let (sums, by_value, joined) = (Sums::of(summed), ByValue::of(by_value), rows::joined(joined, rows));
     let groups = if shape == Shape::Groups { rows::groups(rows).count() as u64 } else { 0 };
     let document = sizes.document.unwrap_or_default();
+    let fields = sizes.fields.unwrap_or(documents::FIELDS);
     let columns = sizes.columns.unwrap_or_default();
     if columns == Columns::Pair && matches!(shape, Shape::Key | Shape::Update | Shape::Value) {
         bail!("a pair has no label, which is asked for; --columns takes all or narrow here");
     }
     let protocol = sizes.protocol.unwrap_or_default();
     let plan = Arc::new(Plan { shape, protocol, rows, range_rows, choice, sums, by_value, joined, groups });
-    Ok(Box::new(Sql { plan, distribution, index, document, columns, join_rows }))
+    Ok(Box::new(Sql { plan, distribution, index, document, fields, columns, join_rows }))
 }
 
 impl Sql {
@@ -111,7 +114,9 @@ impl Sql {
                     Document::Json => "id bigint PRIMARY KEY, document json",
                     Document::Jsonb => "id bigint PRIMARY KEY, document jsonb",
                 };
-                vec![table(documents::TABLE, columns, rows, Box::new(documents::line))]
+                let fields = self.fields;
+                let line = move |id, out: &mut Vec<u8>| documents::line(id, fields, out);
+                vec![table(documents::TABLE, columns, rows, Box::new(line))]
             }
             Shape::Join => {
                 let line = move |id, out: &mut Vec<u8>| rows::pick_line(id, rows, out);
@@ -219,6 +224,7 @@ impl Workload for Sql {
             Shape::JsonSum(field) => {
                 name("field", json!(field));
                 name("document", json!(self.document));
+                name("fields", self.fields.into());
             }
             Shape::Value => {
                 name("distribution", json!(self.distribution));

@@ -317,7 +317,12 @@ fn finish(out: &mut [u8], start: usize) {
 
 /// A string with its terminator; a NUL inside would end it early and is left out.
 fn string(out: &mut Vec<u8>, text: &str) {
-    out.extend(text.bytes().filter(|byte| *byte != 0));
+    out.reserve(text.len() + 1);
+    // Nearly none has one: it is copied at once.
+    match text.as_bytes().contains(&0) {
+        false => out.extend_from_slice(text.as_bytes()),
+        true => out.extend(text.bytes().filter(|byte| *byte != 0)),
+    }
     out.push(0);
 }
 
@@ -360,6 +365,26 @@ mod tests {
         assert!(matches!(next(), Frontend::Execute { portal: "p", max_rows: 5 }));
         assert!(matches!(next(), Frontend::Sync));
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_string_has_one_end_whatever_is_in_it() {
+        let long = "0123456789".repeat(10);
+        let long_with = format!("{long}\u{0}{long}\u{0}");
+        for text in [
+            "",
+            "a",
+            "\u{0}",
+            "\u{0}a\u{0}\u{0}b\u{0}",
+            "abcdefgh\u{0}ijklmnop\u{e4}",
+            long.as_str(),
+            long_with.as_str(),
+        ] {
+            let mut out = b"before".to_vec();
+            string(&mut out, text);
+            let expected: Vec<u8> = text.bytes().filter(|byte| *byte != 0).chain([0]).collect();
+            assert_eq!(out.strip_prefix(b"before"), Some(&expected[..]), "{text:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,20 @@ impl CommandTag {
 
     /// The number behind its words, where there is one.
     pub fn count(&self) -> Option<u64> {
-        self.rsplit_once(' ').and_then(|(_, number)| number.parse().ok())
+        let written = self.written();
+        let space = written.iter().rposition(|byte| *byte == b' ')?;
+        std::str::from_utf8(&written[space + 1..]).ok()?.parse().ok()
+    }
+
+    /// The first of its words.
+    pub fn first_word(&self) -> &[u8] {
+        let written = self.written();
+        let end = written.iter().position(|byte| *byte == b' ').unwrap_or(written.len());
+        &written[..end]
+    }
+
+    fn written(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
     }
 }
 
@@ -58,7 +71,7 @@ impl Deref for CommandTag {
 
     fn deref(&self) -> &str {
         // Only ever made of whole texts.
-        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+        std::str::from_utf8(self.written()).unwrap_or_default()
     }
 }
 
@@ -96,6 +109,12 @@ mod tests {
         assert_eq!(CommandTag::counted("INSERT 0", u64::MAX), "INSERT 0 18446744073709551615");
         assert_eq!(CommandTag::counted("SELECT", 5).count(), Some(5));
         assert_eq!(CommandTag::from("BEGIN").count(), None);
+        for text in ["", " ", "SELECT", "SELECT 5", "INSERT 0 1", "INSERT 0 ", " 7", "SELECT x", "SELECT +5", "a  -1"] {
+            let tag = CommandTag::from(text);
+            let number = text.rsplit_once(' ').and_then(|(_, number)| number.parse::<u64>().ok());
+            let word = text.split(' ').next().unwrap_or_default();
+            assert_eq!((tag.count(), tag.first_word()), (number, word.as_bytes()), "{text:?}");
+        }
         assert_eq!(CommandTag::read(&"x".repeat(BYTES_MAX)).unwrap().len(), BYTES_MAX);
         assert_eq!(CommandTag::read(&"x".repeat(BYTES_MAX + 1)), None);
         // Cut between letters.

@@ -109,23 +109,26 @@ fn define(
                 }
                 (column.sql_type, column.name.clone())
             }
-            Planned::Expression(_, JSONB) => {
-                let error = Error::unsupported("an index on an expression of type jsonb is not supported");
-                return Err(error.with_table(&seen.name));
-            }
             Planned::Expression(expr, sql_type) => {
                 let node = element.expr.as_ref().ok_or_else(|| Error::internal("an expression has its tree"))?;
-                columns.push(IndexDef::expression_id(expressions.len()));
+                let id = IndexDef::expression_id(expressions.len());
+                columns.push(id);
+                if sql_type == JSONB {
+                    documents.push(id);
+                }
                 let name = index_text::name_of(node);
                 expressions.push((name.clone(), expr, sql_type, Text::of_key(node, &seen)?));
                 (sql_type, name)
             }
         };
+        order::check(element, kind, sql_type)?;
+        if sql_type == SqlType::Scalar(ScalarType::Json) {
+            return Err(order::no_class(kind, sql_type).with_table(&seen.name).with_column(&name));
+        }
         if !sql_type.can_be_indexed() {
             let error = Error::unsupported(format!("an index on a column of type {sql_type} is not supported"));
             return Err(error.with_table(&seen.name).with_column(&name));
         }
-        order::check(element, kind, sql_type)?;
         names.push(name);
     }
     let mut beside = Vec::new();

@@ -6,18 +6,21 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, LifeOptions, Result, TableSchema};
+use ashlar_base::{Error, ErrorCode, Result, TableSchema};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
-use super::{copy_rows, definition, index, key_name, put_region};
+use super::{check_life, copy_rows, definition, index, key_name, put_region};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::resources::StatementResources;
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Transaction;
+
+/// What is done to a table, and what it has then, as [`check_life`] says it.
+const IN_WORDS: (&str, &str) = ("adding a primary key to", "the key");
 
 /// Gives a table the primary key that a constraint states.
 ///
@@ -46,14 +49,14 @@ pub(super) async fn add(
     let select = SelectPlan::new(&Planner::new(engine, &state), select::parse(&text)?, &[])?;
     let snapshot = transaction.snapshot(engine.store());
     // Once more: rows that got an end before it are among those that are copied, and ends are not.
-    check_life(region, &before)?;
+    check_life(region, &before, IN_WORDS)?;
     let view = transaction.view(snapshot.clone(), &state);
     let keyed = put_region(engine, transaction, &name, schema)?;
     for index in indexes.iter() {
         keyed.add_index(index);
         keyed.complete_index(index);
     }
-    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), resources).await;
+    let copied = copy_rows(engine, transaction, &keyed, &select, (&snapshot, view), false, resources).await;
     copied.map_err(|error| does_not_fit(error, &name, &key))?;
     // As it is when this is committed: others may say something of the table, or give it a sequence, until then.
     engine.catalog().inherit(transaction.draft(engine.catalog()), region.id(), keyed.id());
@@ -80,18 +83,7 @@ fn check(region: &Region, schema: &TableSchema, constraint: &Constraint, in_bloc
     if !constraint.including.is_empty() || !constraint.options.is_empty() || !constraint.indexspace.is_empty() {
         return refused("PRIMARY KEY ... INCLUDE, WITH and TABLESPACE");
     }
-    check_life(region, schema)
-}
-
-/// 0A000 for a table whose rows end by themselves.
-fn check_life(region: &Region, schema: &TableSchema) -> Result<()> {
-    if schema.life != LifeOptions::default() || region.expiring().rows > 0 {
-        return Err(Error::unsupported(
-            "adding a primary key to a table whose rows end by themselves is not supported",
-        )
-        .with_hint("Make a table with the key, and INSERT the rows of this one into it."));
-    }
-    Ok(())
+    check_life(region, schema, IN_WORDS)
 }
 
 /// The table with the key.

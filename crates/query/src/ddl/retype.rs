@@ -8,16 +8,15 @@ use std::sync::Arc;
 
 use arrow::array::new_empty_array;
 use ashlar_base::{
-    CheckDef, ColumnDef, ColumnDefault, Error, ErrorCode, IndexDef, LifeOptions, Result, ScalarType, SqlType,
-    TableSchema,
+    CheckDef, ColumnDef, ColumnDefault, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableSchema,
 };
 use ashlar_functions::quoting::quote_ident;
-use ashlar_store::arrow_types::{arrow_field, sql_type_of};
-use ashlar_store::{Region, build_array};
+use ashlar_store::arrow_types::arrow_field;
+use ashlar_store::{Region, build_array, violated_by_some_row};
 use pg_query::protobuf::{AlterTableCmd, AlterTableType};
 use pg_query::{Node, NodeEnum};
 
-use super::{alter, check, copy_rows, defaults, index, put_region, sequence};
+use super::{alter, check, check_life, copy_rows, defaults, index, put_region, sequence};
 use crate::assign::{Assigned, mismatch};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -27,6 +26,9 @@ use crate::sql_types;
 use crate::statement::expression_text;
 use crate::system_tables::plain_type;
 use crate::transaction::Transaction;
+
+/// What is done to a table, and what it has then, as [`check_life`] says it.
+const IN_WORDS: (&str, &str) = ("this change of a column's type in", "that type");
 
 const JSONB: SqlType = SqlType::Scalar(ScalarType::Jsonb);
 
@@ -38,6 +40,8 @@ struct Stated {
     using: Option<String>,
     /// Whether that is only a cast to the column's new type.
     is_plain: bool,
+    /// The type that the values have before they become the column's: of the last cast, or the column's own. `None`: none of ours.
+    given: Option<SqlType>,
 }
 
 /// Whether rows have to be written again for the commands of an ALTER TABLE.
@@ -65,7 +69,7 @@ pub(super) fn rewrites(schema: &TableSchema, cmds: &[Node]) -> Result<bool> {
 pub(super) fn in_place(schema: &mut TableSchema, command: &AlterTableCmd, region: &Region) -> Result<()> {
     let Some(one) = stated(schema, command)? else { return Ok(()) };
     let column = &schema.columns[one.ordinal];
-    if plain_type(column.sql_type) != plain_type(one.to) {
+    if !is_read_alike(column.sql_type, one.to) {
         refuse_readers(schema, region, column)?;
     }
     schema.columns[one.ordinal].sql_type = one.to;
@@ -101,24 +105,32 @@ pub(super) async fn rewrite(
     let mut schema = TableSchema { id: engine.catalog().next_id(), ..TableSchema::clone(&before) };
     for one in &all {
         let column = &before.columns[one.ordinal];
-        refuse_readers(&before, region, column)?;
+        if !is_read_alike(column.sql_type, one.to) {
+            refuse_readers(&before, region, column)?;
+        }
         refuse_indexes(&indexes, column, one.to)?;
-        schema.columns[one.ordinal] = retyped(engine, &state, column, one.to)?;
+        schema.columns[one.ordinal] = retyped(region, column, one.to)?;
     }
     let select = SelectPlan::new(&Planner::new(engine, &state), select::parse(&selecting(&before, &all))?, &[])?;
     check_casts(engine, &select, &schema, &all)?;
+    for one in &all {
+        let column = &before.columns[one.ordinal];
+        schema.columns[one.ordinal].default = default_of(engine, &state, column, &schema.columns[one.ordinal])?;
+    }
     let snapshot = transaction.snapshot(engine.store());
     // Once more: rows that got an end before it are among those that are copied, and ends are not.
-    check_life(region, &before)?;
+    check_life(region, &before, IN_WORDS)?;
     let view = transaction.view(snapshot.clone(), &state);
     let heir = put_region(engine, transaction, &before.name, schema)?;
     for index in indexes.iter() {
         heir.add_index(index);
         heir.complete_index(index);
     }
-    let copied = copy_rows(engine, transaction, &heir, &select, (&snapshot, view), resources).await;
-    let fits = copied.and_then(|_| transaction.writes.check_values(&heir));
-    fits.map_err(|error| match error.fields().constraint.clone() {
+    let copied = copy_rows(engine, transaction, &heir, &select, (&snapshot, view), true, resources).await;
+    copied.map_err(|error| match error.fields().constraint.clone() {
+        Some(constraint) if error.code() == ErrorCode::CheckViolation => {
+            violated_by_some_row(&before.name, &constraint)
+        }
         Some(constraint) => index::cannot_create(&constraint, error),
         None => error,
     })?;
@@ -152,7 +164,11 @@ fn stated(schema: &TableSchema, command: &AlterTableCmd) -> Result<Option<Stated
         None => (None, true),
         Some(node) => (Some(expression_text(node)?), casts_only(node, &command.name, to)?),
     };
-    Ok(Some(Stated { ordinal, to, using, is_plain }))
+    let given = match wanted.raw_default.as_ref().and_then(|node| node.node.as_ref()) {
+        Some(NodeEnum::TypeCast(cast)) => cast.type_name.as_ref().and_then(|name| sql_types::resolve(name).ok()),
+        _ => Some(schema.columns[ordinal].sql_type),
+    };
+    Ok(Some(Stated { ordinal, to, using, is_plain, given }))
 }
 
 /// Whether USING casts a column to the type that it gets, or to none.
@@ -196,15 +212,16 @@ fn keeps_values(from: SqlType, to: SqlType) -> bool {
         }
 }
 
-/// 0A000 for a table whose rows end by themselves.
-fn check_life(region: &Region, schema: &TableSchema) -> Result<()> {
-    if schema.life != LifeOptions::default() || region.expiring().rows > 0 {
-        return Err(Error::unsupported(
-            "this change of a column's type in a table whose rows end by themselves is not supported",
-        )
-        .with_hint("Make a table with that type, and INSERT the rows of this one into it."));
-    }
-    Ok(())
+/// Whether what was planned to compute with values of a type computes the same with those of the other.
+fn is_read_alike(from: SqlType, to: SqlType) -> bool {
+    from == to || keeps_values(from, to) && plain_type(from) == plain_type(to)
+}
+
+/// Whether values are texts that are to become JSON: PostgreSQL casts them where that is said, and not by assignment. (Where an INSERT
+/// assigns them they may be what functions give, which is JSON as a text here.)
+fn is_text_as_json(from: SqlType, to: SqlType) -> bool {
+    use ScalarType::{Char, Json, Jsonb, Text, Varchar};
+    matches!((from.scalar(), to.scalar()), (Text | Varchar { .. } | Char { .. }, Json | Jsonb))
 }
 
 /// What can be said of the table before anything is looked at.
@@ -213,7 +230,7 @@ fn check_table(region: &Region, schema: &TableSchema, in_block: bool) -> Result<
         return Err(Error::unsupported("this change of a column's type in a transaction block is not supported")
             .with_hint("Use a statement of its own."));
     }
-    check_life(region, schema)?;
+    check_life(region, schema, IN_WORDS)?;
     let indexes = region.every_index();
     match indexes.iter().find(|index| !region.is_complete(index)) {
         None => Ok(()),
@@ -265,34 +282,50 @@ fn refuse_indexes(indexes: &[Arc<IndexDef>], column: &ColumnDef, to: SqlType) ->
     }
 }
 
-/// A column with another type, and with its default as one of that type.
-fn retyped(engine: &Engine, state: &Arc<CatalogState>, column: &ColumnDef, to: SqlType) -> Result<ColumnDef> {
-    let retyped = ColumnDef { sql_type: to, ..column.clone() };
+/// A column with another type, in which it goes on counting if it does. Another default is still one of the type that it had.
+fn retyped(region: &Region, column: &ColumnDef, to: SqlType) -> Result<ColumnDef> {
+    let default = match &column.default {
+        Some(ColumnDefault::Sequence(counts)) => {
+            let last = region.last_number(column.id, counts);
+            Some(ColumnDefault::Sequence(sequence::of_retyped(*counts, column.sql_type, to, last)?))
+        }
+        other => other.clone(),
+    };
+    Ok(ColumnDef { sql_type: to, default, ..column.clone() })
+}
+
+/// The default of a column as one of the type that it gets.
+fn default_of(
+    engine: &Engine,
+    state: &Arc<CatalogState>,
+    column: &ColumnDef,
+    retyped: &ColumnDef,
+) -> Result<Option<ColumnDefault>> {
     let no_default = |error: Error| match error.code() {
         ErrorCode::DatatypeMismatch => {
-            let (name, to) = (&column.name, plain_type(to));
+            let (name, to) = (&column.name, plain_type(retyped.sql_type));
             let message = format!("default for column \"{name}\" cannot be cast automatically to type {to}");
             Error::new(ErrorCode::DatatypeMismatch, message)
         }
         _ => error,
     };
-    let default = match &column.default {
+    if column.default.is_some() && is_text_as_json(column.sql_type, retyped.sql_type) {
+        return Err(no_default(mismatch(retyped, column.sql_type)));
+    }
+    Ok(match &column.default {
         None => None,
         Some(ColumnDefault::Constant(value)) => {
             let array = build_array(column.sql_type, [value])?;
             let field = arrow_field(&column.name, column.sql_type, true);
-            let assigned = Assigned::new(&array, &field, &retyped, engine.zone()).map_err(no_default)?;
+            let assigned = Assigned::new(&array, &field, retyped, engine.zone()).map_err(no_default)?;
             Some(ColumnDefault::Constant(assigned.value(0)?))
         }
         Some(ColumnDefault::Expression(text)) => {
-            defaults::check(engine, state, text, &retyped).map_err(no_default)?;
+            defaults::check(engine, state, text, retyped).map_err(no_default)?;
             Some(ColumnDefault::Expression(text.clone()))
         }
-        Some(ColumnDefault::Sequence(counts)) => {
-            Some(ColumnDefault::Sequence(sequence::of_retyped(*counts, column.sql_type, to)?))
-        }
-    };
-    Ok(ColumnDef { default, ..retyped })
+        Some(ColumnDefault::Sequence(_)) => retyped.default.clone(),
+    })
 }
 
 /// The query for the rows as they were, with what USING computes of them.
@@ -317,12 +350,9 @@ fn check_casts(engine: &Engine, select: &SelectPlan, schema: &TableSchema, all: 
     for one in all {
         let (field, column) = (output.field(one.ordinal), &schema.columns[one.ordinal]);
         let empty = new_empty_array(field.data_type());
-        // Functions give JSON as texts, so these can be assigned; those of a column are any.
-        let from = sql_type_of(field).filter(|from| one.using.is_none() && is_text(*from));
-        let is_json = matches!(one.to, SqlType::Scalar(ScalarType::Json | ScalarType::Jsonb));
-        let assigned = match from {
-            Some(from) if is_json => Err(mismatch(column, from)),
-            _ => Assigned::new(&empty, field, column, engine.zone()).map(drop),
+        let assigned = match one.given.filter(|from| is_text_as_json(*from, one.to)) {
+            Some(from) => Err(mismatch(column, from)),
+            None => Assigned::new(&empty, field, column, engine.zone()).map(drop),
         };
         assigned.map_err(|error| {
             if error.code() != ErrorCode::DatatypeMismatch {
@@ -338,11 +368,6 @@ fn check_casts(engine: &Engine, select: &SelectPlan, schema: &TableSchema, all: 
         })?;
     }
     Ok(())
-}
-
-fn is_text(sql_type: SqlType) -> bool {
-    use ScalarType::{Char, Text, Varchar};
-    matches!(sql_type, SqlType::Scalar(Text | Varchar { .. } | Char { .. }))
 }
 
 #[cfg(test)]

@@ -99,25 +99,19 @@ pub(super) fn of_options(
             return Err(invalid(format!("{name} ({value}) is out of range for sequence data type {scalar}")));
         }
     }
-    if min >= max {
-        return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
-    }
     let start = start.flatten().unwrap_or(if increment > 0 { min } else { max });
-    if start < min {
-        return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
-    }
-    if start > max {
-        return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
-    }
+    check_bounds(min, max)?;
+    check_number("START", start, (min, max))?;
     Ok(Sequence { start, increment, min, max, kind })
 }
 
 /// How a column goes on counting that gets another type: the sequence of an identity column gets it too, that of a `serial` column stays as
-/// it is.
+/// it is. `last` is the number that it has given last.
 ///
 /// # Errors
-/// 22023 for a type that is no integer, and for one that has not the numbers between the sequence's bounds; 0A000 for a `serial` column.
-pub(super) fn of_retyped(counts: Sequence, from: SqlType, to: SqlType) -> Result<Sequence> {
+/// 22023 for a type that is no integer, for one that has not the numbers between the sequence's bounds, and where the first or the last number
+/// is out of the new bounds; 0A000 for a `serial` column.
+pub(super) fn of_retyped(counts: Sequence, from: SqlType, to: SqlType, last: i64) -> Result<Sequence> {
     let invalid = |message: String| Error::new(ErrorCode::InvalidParameterValue, message);
     let bounds_of = |sql_type: SqlType| match sql_type {
         SqlType::Scalar(scalar) => bounds(scalar),
@@ -142,7 +136,32 @@ pub(super) fn of_retyped(counts: Sequence, from: SqlType, to: SqlType) -> Result
             return Err(invalid(format!("{name} ({value}) is out of range for sequence data type {to}")));
         }
     }
+    check_bounds(min, max)?;
+    check_number("START", counts.start, (min, max))?;
+    // PostgreSQL calls it so, whether or not there was a RESTART.
+    check_number("RESTART", last, (min, max))?;
     Ok(Sequence { min, max, ..counts })
+}
+
+fn check_bounds(min: i64, max: i64) -> Result<()> {
+    if min < max {
+        return Ok(());
+    }
+    let message = format!("MINVALUE ({min}) must be less than MAXVALUE ({max})");
+    Err(Error::new(ErrorCode::InvalidParameterValue, message))
+}
+
+/// 22023 for a number of a sequence that is out of its bounds.
+fn check_number(what: &str, number: i64, (min, max): (i64, i64)) -> Result<()> {
+    let (side, bound) = if number < min {
+        ("less than MINVALUE", min)
+    } else if number > max {
+        ("greater than MAXVALUE", max)
+    } else {
+        return Ok(());
+    };
+    let message = format!("{what} value ({number}) cannot be {side} ({bound})");
+    Err(Error::new(ErrorCode::InvalidParameterValue, message))
 }
 
 /// The number of `RESTART [WITH n]`, as the options of ALTER COLUMN say it; `None` where they say anything else.
@@ -156,15 +175,8 @@ pub(super) fn restart(elements: &[pg_query::Node], sequence: &Sequence) -> Resul
         return Ok(None);
     }
     let number = number(element)?.unwrap_or(sequence.start);
-    let (side, bound) = if number < sequence.min {
-        ("less than MINVALUE", sequence.min)
-    } else if number > sequence.max {
-        ("greater than MAXVALUE", sequence.max)
-    } else {
-        return Ok(Some(number));
-    };
-    let message = format!("RESTART value ({number}) cannot be {side} ({bound})");
-    Err(Error::new(ErrorCode::InvalidParameterValue, message))
+    check_number("RESTART", number, (sequence.min, sequence.max))?;
+    Ok(Some(number))
 }
 
 /// The number of an option; `None` for `NO MINVALUE` and the like.

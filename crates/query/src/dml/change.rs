@@ -16,8 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::assignments::assigned_twice;
 use super::returning::{Requested, with_new_values};
 use super::{
-    DeletePlan, Returning, SetExpiry, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as,
-    typed,
+    DeletePlan, Returning, SetExpiry, UpdatePlan, assigned_column, refuse, refuse_row, select_of, split_assignments,
+    table_as, typed,
 };
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -132,6 +132,7 @@ impl Finding {
         let mut ends = None;
         for Assignment { target: column, value } in split_assignments(engine, with.as_ref(), update.assignments)? {
             if target.has_expiry && names_expiry(&column, schema) {
+                refuse_row(&expires_at_column(), &value)?;
                 let value = (!is_default(&value)).then(|| typed(value, SqlType::Scalar(ScalarType::Timestamptz)));
                 if ends.replace(value).is_some() {
                     return Err(assigned_twice(expiry::NAME));

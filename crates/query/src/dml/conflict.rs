@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::assignments::{assigned_twice, check_calls};
 use super::change::{default_of, is_default, names_expiry};
 use super::parameters::{ParametersRead, parameter_schema};
-use super::{Builder, Conflict, End, assigned_column, split_assignments, typed};
+use super::{Builder, Conflict, End, assigned_column, refuse_row, split_assignments, typed};
 use crate::assign::{assignable, mismatch};
 use crate::expressions::sql_type_of;
 use crate::key_plan;
@@ -167,8 +167,10 @@ impl Builder<'_> {
         let mut assigned = Vec::new();
         for Assignment { target, value } in split_assignments(self.engine, None, assignments)? {
             if self.has_expiry && names_expiry(&target, self.schema) {
+                let column = expires_at_column();
+                refuse_row(&column, &value)?;
                 if let Some(number) = key_plan::parameter(&value) {
-                    self.know_parameter(number, expires_at_column().sql_type);
+                    self.know_parameter(number, column.sql_type);
                 }
                 if end.replace(value).is_some() {
                     return Err(assigned_twice(expiry::NAME));

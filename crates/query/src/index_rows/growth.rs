@@ -203,6 +203,7 @@ mod tests {
             ("((s || s || '-'))", &letters[..]),
             ("(d)", &documents[..]),
             ("((d ->> 0))", &documents[..]),
+            ("((d -> 0))", &documents[..]),
         ] {
             let rows = rows(on);
             let growth = rows.growth().unwrap();

@@ -18,8 +18,7 @@ use ashlar_functions::error::external;
 use ashlar_functions::guards;
 use ashlar_functions::single_row::VALUE_OF_ONE;
 use ashlar_functions::tree::{
-    any_node, any_part, each_expression_of, each_node, each_part, rewrite_expressions, rewrite_expressions_of,
-    rewrite_nodes, rewrite_parts,
+    any_node, any_part, each_expression_of, rewrite_expressions, rewrite_expressions_of, rewrite_nodes, rewrite_parts,
 };
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
@@ -30,7 +29,6 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
 use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
@@ -39,6 +37,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
+use super::around::Around;
 use super::runnable::runnable;
 use super::subqueries::has_one_row;
 
@@ -254,52 +253,13 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// The columns that a plan reads from around it.
 fn free_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
-    let mut columns = Columns::default();
-    columns.collect(plan, &mut Vec::new())?;
-    if columns.free.iter().any(|column| columns.bound.contains(column)) {
+    let Around { free, bound, .. } = Around::of(plan)?;
+    if free.iter().any(|column| bound.contains(column)) {
         return Err(external(Error::unsupported(
             "subqueries that use one name for columns of different queries around them are not supported",
         )));
     }
-    Ok(columns.free)
-}
-
-/// References out of subqueries: `bound` are those that end inside the plan.
-#[derive(Default)]
-struct Columns {
-    free: Vec<Column>,
-    bound: Vec<Column>,
-}
-
-impl Columns {
-    fn collect(&mut self, plan: &LogicalPlan, scopes: &mut Vec<DFSchema>) -> Result<()> {
-        each_node(plan, |node| {
-            let schema = merge_schema(&node.inputs());
-            each_expression_of(node, |expr| {
-                each_part(expr, |expr| {
-                    match expr {
-                        Expr::OuterReferenceColumn(_, column) => {
-                            let is_bound = scopes.iter().any(|scope| scope.has_column(column));
-                            let found = if is_bound { &mut self.bound } else { &mut self.free };
-                            if !found.contains(column) {
-                                found.push(column.clone());
-                            }
-                        }
-                        Expr::ScalarSubquery(Subquery { subquery, .. })
-                        | Expr::Exists(Exists { subquery: Subquery { subquery, .. }, .. })
-                        | Expr::InSubquery(InSubquery { subquery: Subquery { subquery, .. }, .. }) => {
-                            scopes.push(schema.clone());
-                            self.collect(subquery, scopes)?;
-                            scopes.pop();
-                        }
-                        _ => {}
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
-            })
-        })
-        .map(drop)
-    }
+    Ok(free)
 }
 
 /// What is wanted of the rows.
@@ -423,6 +383,21 @@ fn plain_zero(value: ScalarValue) -> ScalarValue {
 }
 
 impl PerRow {
+    /// A subquery inside, which no more reads what has been put into it.
+    fn told(&self, mut expr: Expr) -> Transformed<Expr> {
+        let mut changed = false;
+        if let Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. }) = &mut expr
+        {
+            let reads = &mut subquery.outer_ref_columns;
+            let before = reads.len();
+            reads.retain(|read| !matches!(read, Expr::OuterReferenceColumn(_, column) if self.outer.contains(column)));
+            changed = reads.len() < before;
+        }
+        Transformed::new_transformed(expr, changed)
+    }
+
     async fn run(&self, args: &[ScalarValue]) -> Result<ScalarValue> {
         let (operand, values) = match self.shape {
             Shape::In { .. } => (args.first(), args.get(1..).unwrap_or_default()),
@@ -439,6 +414,7 @@ impl PerRow {
                     None => Transformed::no(expr),
                 })
             }
+            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) => Ok(self.told(expr)),
             _ => Ok(Transformed::no(expr)),
         })?;
         let state = &self.runner.state;

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::single_row::{SINGLE_ROW, value_of_one};
-use ashlar_functions::tree::{any_expression, rewrite_conjuncts, rewrite_expressions, rewrite_parts};
-use datafusion::common::tree_node::Transformed;
+use ashlar_functions::tree::{any_expression, each_part, rewrite_conjuncts, rewrite_expressions, rewrite_parts};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr, lit,
     when,
 };
+
+use super::around::Around;
 
 /// Makes subqueries for a value fail where they have more than one row and the value is asked for, and says that they give NULL where they
 /// have none.
@@ -250,30 +252,60 @@ fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row
 /// around them cannot be put last: it does so whatever lies between, such as a window function or an aggregate of no rows.
+/// And those that read a row further out, with those between: it looks for what they read right around them.
 pub(super) fn kept_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let is_concerned = |expr: &Expr| Ok(subquery_of(expr).is_some_and(is_apart) || never_null(expr));
+    let is_concerned = |expr: &Expr| -> Result<bool> {
+        let Some(found) = subquery_of(expr) else { return Ok(false) };
+        // What reads further out stands in one that hands it on.
+        Ok(is_apart(found) || never_null(expr) || Around::of(&found.0.subquery)?.is_handed_on)
+    };
     if !any_expression(&plan, is_concerned)? {
         return Ok(plan);
     }
-    rewrite_expressions(plan, |expr, _| {
-        if never_null(&expr) {
+    rewrite_expressions(plan, |expr, schema| {
+        let Some(found) = subquery_of(&expr) else { return Ok(Transformed::no(expr)) };
+        let Around { references, is_handed_on, .. } = Around::of(&found.0.subquery)?;
+        let far = read_further_out(&expr, &references, schema)?;
+        if far.is_empty() && !is_handed_on && never_null(&expr) {
             return Ok(match expr {
                 Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(may_be_empty(subquery)?)),
                 other => Transformed::no(other),
             });
         }
-        if !subquery_of(&expr).is_some_and(is_apart) {
+        let marks = if is_handed_on || is_apart(found) {
+            references
+        } else if far.is_empty() {
             return Ok(Transformed::no(expr));
-        }
+        } else {
+            // Once the row further out is known, it may be joined.
+            far
+        };
         Ok(Transformed::yes(match expr {
-            Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(apart(subquery)?),
-            Expr::Exists(Exists { subquery, negated }) => Expr::Exists(Exists { subquery: apart(subquery)?, negated }),
+            Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(apart(subquery, marks)?),
+            Expr::Exists(Exists { subquery, negated }) => {
+                Expr::Exists(Exists { subquery: apart(subquery, marks)?, negated })
+            }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                Expr::InSubquery(InSubquery { expr, subquery: apart(subquery)?, negated })
+                Expr::InSubquery(InSubquery { expr, subquery: apart(subquery, marks)?, negated })
             }
             other => other,
         }))
     })
+}
+
+/// Which of a subquery's references are not to the rows right around it, whose schema this is; and those of what is looked for in it.
+fn read_further_out(expr: &Expr, references: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
+    let is_far = |read: &&Expr| matches!(read, Expr::OuterReferenceColumn(_, column) if !schema.has_column(column));
+    let mut far: Vec<Expr> = references.iter().filter(is_far).cloned().collect();
+    if let Expr::InSubquery(InSubquery { expr: operand, .. }) = expr {
+        each_part(operand, |part| {
+            if matches!(part, Expr::OuterReferenceColumn(..)) && !far.contains(part) {
+                far.push(part.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+    }
+    Ok(far)
 }
 
 /// Whether it is a subquery by itself of a column that is never NULL: the engine's nodes may say otherwise of what its plan becomes.
@@ -355,14 +387,21 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
     }
 }
 
-/// The subquery with the row around it as a part of its result: such a one is not joined.
-fn apart(subquery: Subquery) -> Result<Subquery> {
-    let Subquery { subquery: plan, outer_ref_columns, spans } = subquery;
+/// The subquery with these columns of the rows around it as a part of its result: such a one is not joined.
+fn apart(subquery: Subquery, marks: Vec<Expr>) -> Result<Subquery> {
+    let Subquery { subquery: plan, mut outer_ref_columns, spans } = subquery;
     let mut columns: Vec<Expr> = plan.schema().iter().map(Expr::from).collect();
-    if let (Some(first), Some(around)) = (columns.first_mut(), outer_ref_columns.first()) {
+    for mark in &marks {
+        if !outer_ref_columns.contains(mark) {
+            outer_ref_columns.push(mark.clone());
+        }
+    }
+    if let Some(first) = columns.first_mut()
+        && !marks.is_empty()
+    {
         let (qualifier, field) = plan.schema().qualified_field(0);
-        let both = row(vec![first.clone(), around.clone()]);
-        *first = column_of(both, 0).alias_qualified(qualifier.cloned(), field.name());
+        let all = row(std::iter::once(first.clone()).chain(marks).collect());
+        *first = column_of(all, 0).alias_qualified(qualifier.cloned(), field.name());
     }
     let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(columns)?.build()?;
     Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans })

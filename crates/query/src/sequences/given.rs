@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 /// have given nothing.
 const COLUMNS_MAX: usize = 10_000;
 
-/// A column that counts.
+/// A column that counts, in the table that [`Region::counts_as`] tells: it stays the same when another table takes over the rows.
 pub(crate) type CountingColumn = (TableId, ColumnId);
 
 /// See the module. Two are equal where they are one.
@@ -44,9 +44,10 @@ impl Numbers {
     pub fn take(&self, region: &Region, column: &ColumnDef) -> Result<Value> {
         let value = region.next_number(column)?;
         if let Some(number) = whole(&value) {
+            let counting = (region.counts_as(), column.id);
             let mut given = self.0.lock();
-            given.put((region.id(), column.id), number);
-            given.last = Some((region.id(), column.id));
+            given.put(counting, number);
+            given.last = Some(counting);
         }
         Ok(value)
     }

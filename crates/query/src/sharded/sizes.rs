@@ -348,6 +348,38 @@ mod tests {
         drop(std::fs::remove_dir_all(&dir));
     }
 
+    #[test]
+    fn a_plan_is_charged_for_what_it_keeps_for_each_shard() {
+        let dir = std::env::temp_dir().join(format!("ashlar-texts-test-{}", std::process::id()));
+        let engine = testing::engine_with(&[]);
+        let notes = ("notes", "id bigint PRIMARY KEY, n bigint, s text");
+        let recovery = Recovery { period: Duration::from_secs(3600), after: Duration::from_secs(3600) };
+        open(&engine, &fleet(&dir, &[notes]), recovery).unwrap();
+        let long = "x".repeat(200_000);
+        for (sql, texts_least) in [
+            ("SELECT sum(n)::text FROM notes".to_owned(), 2 * "SELECT n FROM notes".len()),
+            (format!("SELECT sum(n)::text FROM notes WHERE s = '{long}'"), 2 * long.len()),
+            (format!("SELECT f.id FROM notes f WHERE f.n IN (SELECT n FROM notes WHERE s = '{long}')"), 2 * long.len()),
+        ] {
+            let shown = &sql[..sql.len().min(80)];
+            let Kind::Select(select) = testing::plan(&engine, &sql).kind else { panic!("{shown}") };
+            let charged = select.bytes().unwrap();
+            let (plan, mut kept, mut texts) = (physical(&engine, &select), 0, 0);
+            let walked = plan.apply(|node| {
+                for part in node.downcast_ref::<ShardScanExec>().into_iter().flat_map(ShardScanExec::parts) {
+                    kept += size_of_val(part) + part.text.capacity();
+                    texts += part.text.len();
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+            walked.unwrap();
+            assert!(texts >= texts_least, "{shown}: {texts}");
+            let constants = sql.matches(&long).count() * long.len();
+            assert!(charged >= kept + constants, "{shown}: {charged} for {kept} and {constants}");
+        }
+        drop(std::fs::remove_dir_all(&dir));
+    }
+
     fn some(sizes: &Sizes, shards: &[u16]) -> Option<usize> {
         sizes.rows(shards.iter().map(|shard| ShardId(*shard)))
     }

@@ -16,10 +16,11 @@ use ashlar_store::arrow_types::to_arrow_field;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::{TableProvider, TableType};
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
+use super::collation::provider_of;
 use super::scan::{Scanned, ShardPart, ShardScanExec};
 use super::{ShardedTable, filters};
 use crate::ddl::HIDDEN_KEY;
@@ -85,30 +86,18 @@ impl ShardedProvider {
         Self { orders_text: true, ..self }
     }
 
-    fn scan_plan(
+    /// What is asked for columns of the rows that fulfil conditions.
+    fn question(
         &self,
         projection: Option<&Vec<usize>>,
         conditions: &[Expr],
         limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let columns = projection.unwrap_or(&all);
-        let schema = Arc::new(self.schema.project(columns)?);
+    ) -> Result<Question<'_>> {
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let definitions = &self.table.schema.columns;
-        // Behind the table's own columns there is none but the version.
-        let type_of = |ordinal: &usize| definitions.get(*ordinal).map_or(VERSION_TYPE, |column| column.sql_type);
-        let types = columns.iter().map(type_of).collect();
-        let names = |shard: ShardId| {
-            let name = |ordinal: &usize| match definitions.get(*ordinal) {
-                Some(column) => quote_ident(&column.name),
-                None => version(shard, ""),
-            };
-            columns.iter().map(name).collect::<Vec<String>>().join(", ")
-        };
         let sent: Vec<String> =
             conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
         let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
-        let is_limited = limit.is_some();
         let limit = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let rule = &self.table.routed.rule;
         let shards = match rule.placement() {
@@ -116,21 +105,39 @@ impl ShardedProvider {
             // Every shard has all of it.
             Placement::Broadcast | Placement::Single => ShardSet::first(1),
         };
-        let part = |id: ShardId| {
-            let shard = &rule.shards()[id.index()];
-            let table = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
-            let text = format!("SELECT {} FROM {table}{condition}{limit}", names(id));
-            ShardPart { shard: id, server: Arc::clone(&shard.server), text }
+        let (is_conditional, rest) = (!sent.is_empty(), condition + &limit);
+        Ok(Question { table: &self.table, columns, rest, is_conditional, shards })
+    }
+
+    fn scan_plan(
+        &self,
+        projection: Option<&Vec<usize>>,
+        conditions: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let question = self.question(projection, conditions, limit)?;
+        let schema = Arc::new(self.schema.project(&question.columns)?);
+        let definitions = &self.table.schema.columns;
+        // Behind the table's own columns there is none but the version.
+        let type_of = |ordinal: &usize| definitions.get(*ordinal).map_or(VERSION_TYPE, |column| column.sql_type);
+        let types = question.columns.iter().map(type_of).collect();
+        let part = |id: ShardId| ShardPart {
+            shard: id,
+            server: Arc::clone(&self.table.routed.rule.shards()[id.index()].server),
+            text: question.text(id),
         };
+        let parts = question.shards.iter().map(part).collect();
+        let rows = self.table.sizes.rows(question.shards.iter());
+        let Question { columns: ordinals, is_conditional, .. } = question;
         Ok(Arc::new(ShardScanExec::new(Scanned {
             table: Arc::clone(&self.table),
             schema,
-            ordinals: columns.clone(),
+            ordinals,
             types,
-            parts: shards.iter().map(part).collect(),
-            is_conditional: !sent.is_empty(),
-            is_limited,
-            rows: self.table.sizes.rows(shards.iter()),
+            parts,
+            is_conditional,
+            is_limited: limit.is_some(),
+            rows,
             orders_text: self.orders_text,
         })))
     }
@@ -151,6 +158,53 @@ impl ShardedProvider {
         }
         Ok(domains)
     }
+}
+
+/// What the shards of a table are asked.
+struct Question<'t> {
+    table: &'t ShardedTable,
+    /// Positions of the columns in the table.
+    columns: Vec<usize>,
+    /// What stands behind the name of the table.
+    rest: String,
+    is_conditional: bool,
+    shards: ShardSet,
+}
+
+impl Question<'_> {
+    /// The text for one of them.
+    fn text(&self, id: ShardId) -> String {
+        let definitions = &self.table.schema.columns;
+        let name = |ordinal: &usize| match definitions.get(*ordinal) {
+            Some(column) => quote_ident(&column.name),
+            None => version(id, ""),
+        };
+        let names = self.columns.iter().map(name).collect::<Vec<String>>().join(", ");
+        let shard = &self.table.routed.rule.shards()[id.index()];
+        let (schema, table) = (quote_ident(&shard.schema), quote_ident(&shard.table));
+        let mut text = format!("SELECT {names} FROM {schema}.{table}{}", self.rest);
+        // It may be kept for long.
+        text.shrink_to_fit();
+        text
+    }
+
+    /// Bytes of the texts for all of them, and of what is kept beside each.
+    fn bytes(&self) -> usize {
+        let shards = self.table.routed.rule.shards();
+        let named = |id: ShardId| shards[id.index()].schema.len() + shards[id.index()].table.len();
+        let Some(first) = self.shards.iter().next() else { return 0 };
+        // They differ in the name of the table.
+        let each = size_of::<ShardPart>() + size_of::<ShardId>() + self.text(first).len().saturating_sub(named(first));
+        self.shards.iter().map(|id| each + named(id)).sum()
+    }
+}
+
+/// Bytes of what shards are asked by a node, in a plan that is kept: a text for each of them.
+pub(crate) fn bytes_of_texts(node: &LogicalPlan) -> usize {
+    let (LogicalPlan::TableScan(scan), Some(provider)) = (node, provider_of(node)) else { return 0 };
+    // What cannot be asked is not kept.
+    let question = provider.question(scan.projection.as_ref(), &scan.filters, scan.fetch);
+    question.map_or(0, |question| question.bytes())
 }
 
 impl TableProvider for ShardedProvider {

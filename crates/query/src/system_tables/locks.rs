@@ -63,12 +63,7 @@ fn fill(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ])?;
         }
     }
-    // They are the store's; any of its tables tells them, and there always is one.
-    let mut regions = picture.catalog.tables().filter_map(|(_, table)| match table {
-        Table::Grid(region) => Some(region),
-        _ => None,
-    });
-    for lock in regions.next().map_or_else(Vec::new, |region| region.other_locks()) {
+    for lock in picture.catalog.other_locks() {
         let (class, object, part) = lock.object;
         let since = lock.waits_since.map(time_of);
         rows.push([

@@ -34,11 +34,20 @@ impl Turn {
 
     /// The same of one that has gone through so many bytes: the turn ends with it if they are many.
     pub(super) async fn work(&mut self, bytes: u64) {
+        if self.counts(bytes) {
+            self.look().await;
+        }
+    }
+
+    /// Counts what [`Self::work`] does; whether [`Self::look`] has to come next.
+    pub(super) fn counts(&mut self, bytes: u64) -> bool {
         let steps = u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
         self.steps = self.steps.saturating_add(steps).saturating_add(1);
-        if self.steps < STEPS_PER_LOOK {
-            return;
-        }
+        self.steps >= STEPS_PER_LOOK
+    }
+
+    /// Looks at the clock, and lets others have their turn where this one is over.
+    pub(super) async fn look(&mut self) {
         let steps = std::mem::take(&mut self.steps);
         let now = clock::monotonic();
         let is_over = now.duration_since(*self.since.get_or_insert(now)) >= TURN;

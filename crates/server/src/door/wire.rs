@@ -3,6 +3,7 @@
 //! Used by the doors. Knows no protocol. Both buffers give memory back after a burst, and the reader never asks for
 //! more memory than has arrived: a length prefix alone costs nothing.
 
+use std::future::poll_fn;
 use std::io;
 
 use ashlar_base::scope::{Name, scope};
@@ -229,8 +230,11 @@ impl Outbox {
 /// Resolves when the connection is no more: the client's machine has said that nobody is there to read. That the client
 /// has closed its sending side is no such sign: it may wait for answers. Reads nothing.
 pub(crate) async fn reset_by_client(stream: &TcpStream) {
+    // Where nothing comes from the client nothing has happened. That is waited for as bytes are, which enters no list; only when there is
+    // something it is looked at what that is.
+    let something = poll_fn(|context| stream.poll_read_ready(context)).await;
     // Failing to watch is no reason to end what runs.
-    if stream.ready(tokio::io::Interest::ERROR).await.is_err() {
+    if something.is_err() || stream.ready(tokio::io::Interest::ERROR).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -3,6 +3,8 @@
 //! A session notes each statement that begins, and its door that the client may speak again: both on the connection's own thread. Who asks
 //! gets a copy, by way of the registry.
 
+use std::sync::Arc;
+
 use ashlar_base::clock;
 use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
@@ -15,7 +17,14 @@ const NAME_BYTES_MAX: usize = 63;
 
 /// What one session is doing.
 #[derive(Debug, Default)]
-pub struct Activity(Mutex<Doing>);
+pub struct Activity(Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    doing: Doing,
+    /// The last statement where it is a whole text that is kept anyway, and then not copied. `None`: it is in `doing`.
+    text: Option<Arc<str>>,
+}
 
 /// The same, at one moment. Times are microseconds since 1970.
 #[derive(Clone, Debug, Default)]
@@ -38,18 +47,33 @@ impl Activity {
     /// A statement begins.
     pub(super) fn begin(&self, statement: &str) {
         let now = clock::wall_micros();
-        let mut doing = self.0.lock();
-        doing.transaction_begun = doing.transaction_begun.or(Some(now));
-        (doing.statement_begun, doing.changed, doing.waits) = (Some(now), now, None);
+        let mut noted = self.0.lock();
+        noted.doing.begin(now);
+        noted.text = None;
         // Kept for its memory: of most statements nothing is allocated.
-        doing.statement.clear();
-        doing.statement.push_str(&statement[..statement.floor_char_boundary(STATEMENT_BYTES_MAX)]);
+        let told = &mut noted.doing.statement;
+        told.clear();
+        told.push_str(&statement[..statement.floor_char_boundary(STATEMENT_BYTES_MAX)]);
+    }
+
+    /// The same of one whose text is kept: it is shared where all of it is told, so that no text that is long outlives its statement here.
+    pub(super) fn begin_kept(&self, statement: &Arc<str>) {
+        if statement.len() > STATEMENT_BYTES_MAX {
+            return self.begin(statement);
+        }
+        let now = clock::wall_micros();
+        let mut noted = self.0.lock();
+        noted.doing.begin(now);
+        if noted.text.as_ref().is_none_or(|text| !Arc::ptr_eq(text, statement)) {
+            noted.text = Some(Arc::clone(statement));
+        }
     }
 
     /// The client may speak, and knows this of the session.
     pub(super) fn wait(&self, status: TransactionStatus) {
         let now = clock::wall_micros();
-        let mut doing = self.0.lock();
+        let mut noted = self.0.lock();
+        let doing = &mut noted.doing;
         (doing.waits, doing.changed) = (Some(status), now);
         if status == TransactionStatus::Idle {
             doing.transaction_begun = None;
@@ -59,16 +83,35 @@ impl Activity {
     /// The client gives the session a name.
     pub(super) fn call(&self, application: &str) {
         let application = &application[..application.floor_char_boundary(NAME_BYTES_MAX)];
-        application.clone_into(&mut self.0.lock().application);
+        application.clone_into(&mut self.0.lock().doing.application);
+    }
+
+    /// Does something while nobody can look.
+    #[cfg(test)]
+    pub(super) fn held<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _doing = self.0.lock();
+        work()
     }
 
     /// What it is doing now.
     pub(super) fn now(&self) -> Doing {
-        self.0.lock().clone()
+        let noted = self.0.lock();
+        let mut doing = noted.doing.clone();
+        if let Some(text) = &noted.text {
+            doing.statement.clear();
+            doing.statement.push_str(text);
+        }
+        doing
     }
 }
 
 impl Doing {
+    /// A statement begins at this time.
+    fn begin(&mut self, now: i64) {
+        self.transaction_begun = self.transaction_begun.or(Some(now));
+        (self.statement_begun, self.changed, self.waits) = (Some(now), now, None);
+    }
+
     /// The same in PostgreSQL's words.
     pub(super) fn state(&self) -> &'static str {
         match self.waits {
@@ -111,5 +154,25 @@ mod tests {
         assert_eq!(activity.now().statement.len(), STATEMENT_BYTES_MAX - 1);
         activity.begin("short");
         assert_eq!(activity.now().statement, "short");
+    }
+
+    #[test]
+    fn a_text_that_is_kept_is_shared_unless_it_is_long_and_the_last_one_is_told() {
+        let activity = Activity::default();
+        let (one, other, long): (Arc<str>, Arc<str>, Arc<str>) =
+            ("one".into(), "other".into(), "x".repeat(STATEMENT_BYTES_MAX + 1).into());
+        for _ in 0..2 {
+            activity.begin_kept(&one);
+            assert_eq!((activity.now().statement.as_str(), activity.now().state()), ("one", "active"));
+            assert_eq!(Arc::strong_count(&one), 2);
+        }
+        activity.begin("copied");
+        assert_eq!((activity.now().statement.as_str(), Arc::strong_count(&one)), ("copied", 1));
+        activity.begin_kept(&one);
+        activity.begin_kept(&other);
+        assert_eq!((activity.now().statement.as_str(), Arc::strong_count(&one)), ("other", 1));
+        activity.begin_kept(&long);
+        assert_eq!((activity.now().statement.len(), Arc::strong_count(&long)), (STATEMENT_BYTES_MAX, 1));
+        assert_eq!(Arc::strong_count(&other), 1);
     }
 }

@@ -3,13 +3,13 @@
 //! One table for a server; a session uses it through its [`Holder`]. A session waits as a future on its connection's
 //! thread, in a queue for each number, and leaves the queue when the future is dropped. Knows neither statements nor
 //! transactions. A session is known by its process number, as in the store's waits for rows: whoever begins to wait, here or there,
-//! looks for a circle that may go through both.
+//! has the store look for a circle that may go through both.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
-use ashlar_store::{OtherLock, OtherWaits, RowWaits, Store};
+use ashlar_store::{OtherLock, OtherWait, OtherWaits, Store};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -150,43 +150,49 @@ impl Table {
         self.pass_on(key);
     }
 
-    /// The sessions that a session waits for: the holders of the number that it wants, and those before it in the queue.
-    fn waits_for(&self, session: i32) -> Vec<i32> {
-        let Some(lock) = self.waits.get(&session).and_then(|key| self.locks.get(key)) else { return Vec::new() };
-        let Some(place) = lock.queue.iter().position(|waiter| waiter.session == session) else { return Vec::new() };
-        let is_shared = lock.queue[place].is_shared;
+    /// What a session waits for: that those before it in the queue go on, and the holders of the number. Who waits behind somebody that
+    /// does not share waits for those who share, too.
+    fn wait_of(&self, session: i32) -> Option<OtherWait> {
+        let key = self.waits.get(&session)?;
+        let lock = self.locks.get(key)?;
+        let place = lock.queue.iter().position(|waiter| waiter.session == session)?;
+        let share = lock.queue.iter().take(place + 1).all(|waiter| waiter.is_shared);
         let holders =
-            lock.holders.iter().filter(|(holder, counts)| **holder != session && !(is_shared && counts.alone == 0));
+            lock.holders.iter().filter(|(holder, counts)| **holder != session && !(share && counts.alone == 0));
         let before = lock.queue.iter().take(place).map(|waiter| waiter.session);
-        holders.map(|(holder, _)| *holder).chain(before).collect()
+        let pids = before.chain(holders.map(|(holder, _)| *holder)).collect();
+        let mode = lock.queue[place].told(*key).mode();
+        let (class, object, part) = key.object();
+        // As PostgreSQL writes it, with 0 for the database: there is one.
+        let what = format!("{mode} on advisory lock [0,{class},{object},{part}]");
+        Some(OtherWait { what, pids, ahead: place })
     }
+}
 
-    /// Whether a session that has begun to wait closes a cycle of sessions that wait for numbers or for rows.
-    fn is_in_a_circle(&self, session: i32, rows: &RowWaits<'_>) -> bool {
-        let mut known = HashSet::new();
-        let mut steps = self.waits_for(session);
-        while let Some(next) = steps.pop() {
-            if next == session {
-                return true;
-            }
-            if known.insert(next) {
-                steps.extend(self.waits_for(next));
-                steps.extend(rows.blockers(next));
-            }
+impl AdvisoryLocks {
+    /// Puts a session into the queue of a number that others hold, and gives the ticket of its place.
+    fn enter(&self, key: Key, session: i32, is_shared: bool, granted: oneshot::Sender<()>) -> u64 {
+        let mut table = self.table.lock();
+        table.tickets += 1;
+        let ticket = table.tickets;
+        table.waits.insert(session, key);
+        let lock = table.locks.entry(key).or_default();
+        let waiter = Waiter { ticket, session, is_shared, since: clock::monotonic(), granted };
+        // Who has it already is waited for by the others.
+        if lock.holders.contains_key(&session) {
+            lock.queue.push_front(waiter);
+        } else {
+            lock.queue.push_back(waiter);
         }
-        false
+        // Whoever had it may have let it go in between.
+        table.pass_on(key);
+        ticket
     }
 }
 
 impl OtherWaits for AdvisoryLocks {
-    fn wait_of(&self, pid: i32) -> Option<(String, Vec<i32>)> {
-        let table = self.table.lock();
-        let key = table.waits.get(&pid)?;
-        let waiter = table.locks.get(key)?.queue.iter().find(|waiter| waiter.session == pid)?;
-        let mode = waiter.told(*key).mode();
-        let (class, object, part) = key.object();
-        // As PostgreSQL writes it, with 0 for the database: there is one.
-        Some((format!("{mode} on advisory lock [0,{class},{object},{part}]"), table.waits_for(pid)))
+    fn wait_of(&self, pid: i32) -> Option<OtherWait> {
+        self.table.lock().wait_of(pid)
     }
 
     fn list(&self) -> Vec<OtherLock> {
@@ -247,26 +253,13 @@ impl Holder {
         }
         let (granted, grant) = oneshot::channel();
         let ticket = store.among_row_waits(|rows| {
-            let mut table = locks.table.lock();
-            table.tickets += 1;
-            let ticket = table.tickets;
-            table.waits.insert(self.session, key);
-            let lock = table.locks.entry(key).or_default();
-            let waiter =
-                Waiter { ticket, session: self.session, is_shared: mode.is_shared, since: clock::monotonic(), granted };
-            // Who has it already is waited for by the others.
-            if lock.holders.contains_key(&self.session) {
-                lock.queue.push_front(waiter);
-            } else {
-                lock.queue.push_back(waiter);
+            let ticket = locks.enter(key, self.session, mode.is_shared, granted);
+            // The table is not locked meanwhile, for the search asks it; nobody begins to wait before it is done.
+            match rows.deadlock(self.session, locks) {
+                Some(error) if locks.table.lock().leave(key, self.session, ticket) => Err(error),
+                // Or it was given the lock meanwhile, because another one of the circle was told to wait no more.
+                _ => Ok(ticket),
             }
-            // Whoever had it may have let it go in between.
-            table.pass_on(key);
-            if table.is_in_a_circle(self.session, rows) {
-                table.leave(key, self.session, ticket);
-                return Err(Error::new(ErrorCode::DeadlockDetected, "deadlock detected"));
-            }
-            Ok(ticket)
         })?;
         let (session, is_shared) = (self.session, mode.is_shared);
         let mut place = Place { locks, key, session, ticket, is_shared, grant, is_taken: false };
@@ -339,14 +332,14 @@ impl Holder {
 }
 
 impl Table {
-    /// Removes a session from a queue, or gives back the lock that it was given.
-    fn leave(&mut self, key: Key, session: i32, ticket: u64) {
-        let Some(lock) = self.locks.get_mut(&key) else { return };
-        if let Some(place) = lock.queue.iter().position(|waiter| waiter.ticket == ticket) {
-            lock.queue.remove(place);
-            self.waits.remove(&session);
-        }
+    /// Removes a session from a queue; false if it stands there no more.
+    fn leave(&mut self, key: Key, session: i32, ticket: u64) -> bool {
+        let Some(lock) = self.locks.get_mut(&key) else { return false };
+        let Some(place) = lock.queue.iter().position(|waiter| waiter.ticket == ticket) else { return false };
+        lock.queue.remove(place);
+        self.waits.remove(&session);
         self.pass_on(key);
+        true
     }
 }
 

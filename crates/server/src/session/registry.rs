@@ -129,7 +129,7 @@ struct Sessions {
 struct Open {
     secret: Box<[u8]>,
     token: CancelToken,
-    who: Who,
+    who: Arc<Who>,
     /// Microseconds since 1970.
     begun: i64,
 }
@@ -158,7 +158,7 @@ pub struct Registration {
 impl SessionRegistry {
     /// Enters a session, with a fresh secret of `secret_bytes` bytes that a cancel request must show.
     pub fn register(&self, token: CancelToken, secret_bytes: usize, who: Who) -> Registration {
-        let secret = random_bytes(secret_bytes);
+        let (secret, who) = (random_bytes(secret_bytes), Arc::new(who));
         let begun = clock::wall_micros();
         let mut sessions = self.0.0.lock();
         // Numbers come back only after two billion connections, and even then not while they are in use.
@@ -197,22 +197,27 @@ impl SessionRegistry {
 
 impl ListSessions for All {
     fn open_sessions(&self) -> Vec<OpenSession> {
-        let mut all: Vec<OpenSession> = self.0.lock().open.iter().map(|(pid, open)| open.told(*pid)).collect();
+        // Texts are copied when nobody who comes or goes has to wait for it any more.
+        let open: Vec<(i32, Arc<Who>, i64)> = {
+            let sessions = self.0.lock();
+            sessions.open.iter().map(|(pid, open)| (*pid, Arc::clone(&open.who), open.begun)).collect()
+        };
+        let mut all: Vec<OpenSession> = open.iter().map(|(pid, who, begun)| who.told(*pid, *begun)).collect();
         all.sort_unstable_by_key(|session| session.pid);
         all
     }
 }
 
-impl Open {
-    fn told(&self, pid: i32) -> OpenSession {
-        let Who { user, database, client, activity } = &self.who;
+impl Who {
+    fn told(&self, pid: i32, begun: i64) -> OpenSession {
+        let Self { user, database, client, activity } = self;
         let doing = activity.now();
         OpenSession {
             pid,
             user: user.clone(),
             database: database.clone(),
             client: *client,
-            begun: self.begun,
+            begun,
             transaction_begun: doing.transaction_begun,
             statement_begun: doing.statement_begun,
             changed: doing.changed,
@@ -327,6 +332,26 @@ mod tests {
 
         drop(one);
         assert_eq!(registry.0.open_sessions().len(), 1);
+    }
+
+    /// A session whose activity cannot be read yet holds up who asks for it, and nobody who comes or goes.
+    #[test]
+    fn sessions_come_and_go_while_texts_are_copied() {
+        let registry = SessionRegistry::default();
+        let who = Who::default();
+        let activity = Arc::clone(&who.activity);
+        let one = registry.register(CancelToken::new(), 4, who);
+        let told = activity.held(|| {
+            let listed = Arc::clone(&registry.0);
+            let asks = std::thread::spawn(move || listed.open_sessions());
+            // With this copy of who it is, the other thread is past the registry's lock.
+            while Arc::strong_count(&registry.0.0.lock().open[&one.pid()].who) == 1 {
+                std::thread::yield_now();
+            }
+            drop(registry.register(CancelToken::new(), 4, Who::default()));
+            asks
+        });
+        assert_eq!(told.join().expect("a thread that ends").len(), 1);
     }
 
     #[test]

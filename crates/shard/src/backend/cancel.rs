@@ -4,6 +4,7 @@
 //! middle of something.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,8 +70,8 @@ impl Backend {
         let canceller = self.canceller();
         let mut is_taken = true;
         let ended = {
-            let work = self.answer(taker);
-            tokio::pin!(work);
+            // Made where it stays: it is large, and would be copied.
+            let mut work = pin!(self.answer(taker));
             let stopped = tokio::select! {
                 biased;
                 ended = &mut work => Ok(ended),

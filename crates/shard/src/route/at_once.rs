@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::condition::Only;
 use super::decide::Spot;
 use super::{Kind, Request, Route};
 use crate::backend::TextNumber;
@@ -62,18 +63,14 @@ impl Route {
             Some(_) if !self.targets.is_empty() => return None,
             Some(rows) => rows.only_shard(&self.occurrences[0], request)?,
             None => {
-                let mut chosen = None;
+                let mut chosen: Option<ShardId> = None;
                 for target in &self.targets {
-                    let shards = target.condition.shards(rule, request);
-                    // No row matters: any shard says so.
-                    if shards.is_empty() {
-                        continue;
+                    match target.condition.only(rule, request) {
+                        // No row matters: any shard says so.
+                        Only::Nowhere => {}
+                        Only::At(shard) if chosen.is_none_or(|other| other == shard) => chosen = Some(shard),
+                        Only::At(_) | Only::Several => return None,
                     }
-                    let shard = shards.only()?;
-                    if chosen.is_some_and(|other| other != shard) {
-                        return None;
-                    }
-                    chosen = Some(shard);
                 }
                 chosen?
             }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use super::Request;
 use super::operand::{Known, Operand, elements};
-use crate::rules::{Domain, Key, KeyClass, Rule, ShardSet};
+use crate::rules::{Domain, Key, KeyClass, Rule, ShardId, ShardSet};
 
 /// Branches of ORs within each other that are looked at, for one table.
 const DEPTH_MAX: usize = 16;
@@ -36,6 +36,17 @@ pub(super) enum Condition {
     And(Vec<Condition>),
     /// One holds.
     Or(Vec<Condition>),
+}
+
+/// Where the rows that satisfy a condition can be, for a statement that is to be carried out by one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Only {
+    /// On no shard.
+    Nowhere,
+    /// On this one and no other.
+    At(ShardId),
+    /// On several.
+    Several,
 }
 
 impl Condition {
@@ -77,18 +88,39 @@ impl Condition {
 
     /// The shards on which rows that satisfy it can be.
     pub(super) fn shards(&self, rule: &Rule, request: &Request<'_>) -> ShardSet {
-        // What most statements are: one key, and nothing allocated.
-        if let (Self::OneOf(_, operands), [class]) = (self, rule.classes())
-            && let [operand] = &operands[..]
-        {
-            return match operand.key(*class, request) {
-                Known::Key(key) => rule.shard_of_keys(&[Some(key)]).map_or(ShardSet::EMPTY, ShardSet::of),
-                Known::Null => ShardSet::EMPTY,
-                Known::Unknown => rule.all(),
-            };
+        match self.one_key(rule, request) {
+            Some(Only::Nowhere) => ShardSet::EMPTY,
+            Some(Only::At(shard)) => ShardSet::of(shard),
+            Some(Only::Several) => rule.all(),
+            None => self.evaluate(rule, request, vec![Domain::Any; rule.classes().len()], 0),
         }
-        let known = vec![Domain::Any; rule.classes().len()];
-        self.evaluate(rule, request, known, 0)
+    }
+
+    /// The same as far as one shard is asked for. Of what most statements are no set is made.
+    pub(super) fn only(&self, rule: &Rule, request: &Request<'_>) -> Only {
+        match self.one_key(rule, request) {
+            Some(known @ (Only::Nowhere | Only::At(_))) => known,
+            Some(Only::Several) | None => {
+                let shards = self.shards(rule, request);
+                match shards.only() {
+                    Some(shard) => Only::At(shard),
+                    None if shards.is_empty() => Only::Nowhere,
+                    None => Only::Several,
+                }
+            }
+        }
+    }
+
+    /// What most statements are: one key, and nothing allocated. `None`: it is something else. `Several` stands for all shards, of which
+    /// there may be one.
+    fn one_key(&self, rule: &Rule, request: &Request<'_>) -> Option<Only> {
+        let (Self::OneOf(_, operands), [class]) = (self, rule.classes()) else { return None };
+        let [operand] = &operands[..] else { return None };
+        Some(match operand.key(*class, request) {
+            Known::Key(key) => rule.shard_of_keys(&[Some(key)]).map_or(Only::Nowhere, Only::At),
+            Known::Null => Only::Nowhere,
+            Known::Unknown => Only::Several,
+        })
     }
 
     fn evaluate(&self, rule: &Rule, request: &Request<'_>, mut known: Vec<Domain>, depth: usize) -> ShardSet {

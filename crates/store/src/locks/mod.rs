@@ -30,7 +30,7 @@ use ashlar_base::{Error, ErrorCode, TableId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 pub use holder::{LockHolder, LockWait, Way};
-pub use others::{OtherLock, OtherWaits, RowWaits};
+pub use others::{OtherLock, OtherLocks, OtherWait, OtherWaits, RowWaits};
 pub use table::LockStatistics;
 pub(crate) use table::LockTable;
 pub(crate) use watch::Sight;
@@ -175,11 +175,6 @@ impl Attention {
     #[cold]
     pub(crate) fn lets_go(&self, hash: u64) -> bool {
         self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing
-    }
-
-    /// Locks of sessions that are of no row.
-    pub(crate) fn others(&self) -> Vec<OtherLock> {
-        self.locks.others().map_or_else(Vec::new, OtherWaits::list)
     }
 
     /// The owners of the region's locks, and those that wait.

@@ -4,19 +4,33 @@
 //! sides are known by its process number here. Whoever begins to wait holds the mutex of the row waits meanwhile, and looks at the
 //! other side after it is on its own: of two who close a circle at the same time, the second one sees the first.
 
-use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::deadlock::waits_for_rows;
+use ashlar_base::Error;
+
+use super::Owner;
+use super::deadlock::Graph;
 use super::table::{LockTable, Waits};
 
 /// A list of such waits. Asked while the row waits are locked, so it must not wait for anything that asks for those.
 pub trait OtherWaits: Send + Sync {
-    /// What a session waits for, in PostgreSQL's words, and the sessions that it waits for; `None`: it does not.
-    fn wait_of(&self, pid: i32) -> Option<(String, Vec<i32>)>;
+    /// What a session waits for; `None`: it does not.
+    fn wait_of(&self, pid: i32) -> Option<OtherWait>;
 
     /// Everything that is held or waited for there.
     fn list(&self) -> Vec<OtherLock>;
+}
+
+/// What a session waits for that is no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherWait {
+    /// In PostgreSQL's words.
+    pub what: String,
+    /// The sessions that it waits for: those who stand before it in the queue, and behind them who holds what it or one of those wants.
+    pub pids: Vec<i32>,
+    /// How many of them stand before it.
+    pub ahead: usize,
 }
 
 /// A lock of something else than a row, or a request that waits for one, as `pg_locks` shows it.
@@ -39,6 +53,21 @@ impl OtherLock {
     }
 }
 
+/// The locks of sessions that are of no row, whenever they are asked for.
+#[derive(Clone)]
+pub struct OtherLocks(Arc<LockTable>);
+
+impl OtherLocks {
+    pub(crate) fn of(table: &Arc<LockTable>) -> Self {
+        Self(Arc::clone(table))
+    }
+
+    /// What is held and waited for now.
+    pub fn list(&self) -> Vec<OtherLock> {
+        self.0.others().map_or_else(Vec::new, OtherWaits::list)
+    }
+}
+
 /// The row waits, which nobody begins or ends while this is there.
 pub struct RowWaits<'l> {
     table: &'l LockTable,
@@ -50,23 +79,12 @@ impl<'l> RowWaits<'l> {
         Self { table, waits }
     }
 
-    /// The sessions that a session waits for because of rows: directly, and through others who wait for rows themselves. Those
-    /// through whom it goes on elsewhere are among them.
-    pub fn blockers(&self, pid: i32) -> Vec<i32> {
-        let mut queue: VecDeque<u64> =
-            self.waits.iter().filter(|(_, waiting)| waiting.pid() == pid).map(|(id, _)| *id).collect();
-        let mut known: HashSet<u64> = queue.iter().copied().collect();
-        let mut found = Vec::new();
-        while let Some(id) = queue.pop_front() {
-            for next in waits_for_rows(self.table, self.waits, id).0 {
-                if known.insert(next.id) {
-                    queue.push_back(next.id);
-                    if next.pid != 0 {
-                        found.push(next.pid);
-                    }
-                }
-            }
-        }
-        found
+    /// 40P01, where a session that has begun to wait for something else than a row is waited for by somebody whom it waits for. It is
+    /// among the deadlocks that are counted.
+    pub fn deadlock(&self, pid: i32, others: &dyn OtherWaits) -> Option<Error> {
+        let owner = Owner { id: Owner::NOBODY.id, pid };
+        let error = Graph::new(self.table, self.waits, Some(others)).deadlock(owner)?;
+        self.table.count_deadlock();
+        Some(error)
     }
 }

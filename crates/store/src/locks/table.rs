@@ -12,7 +12,7 @@ use std::time::Instant;
 use ashlar_base::{Error, TableId, clock};
 use foldhash::fast::RandomState;
 
-use super::deadlock::deadlock;
+use super::deadlock::Graph;
 use super::others::{OtherWaits, RowWaits};
 use super::{Attention, Forbidden, LockInfo, LockRequest, Owner, RowId, Strength};
 use crate::memory::{Account, Total};
@@ -211,7 +211,7 @@ pub struct LockStatistics {
     pub waits: u64,
     /// Waits that ended without the lock: a timeout, a cancel request, a client that left.
     pub abandoned: u64,
-    /// Waits that would have been for ever.
+    /// Waits that would have been for ever, for something else than rows too.
     pub deadlocks: u64,
     /// Microseconds that were waited, of waits that have ended.
     pub waited_micros: u64,
@@ -253,6 +253,7 @@ impl LockTable {
         let _ = self.others.set(others);
     }
 
+    /// The list of other waits, if there is one.
     pub(super) fn others(&self) -> Option<&dyn OtherWaits> {
         self.others.get().map(Arc::as_ref)
     }
@@ -335,8 +336,8 @@ impl LockTable {
         let waiting = Waiting { request: request.clone(), pid: owner.pid, waker: waker.clone(), since, granted: None };
         waits.insert(owner.id, waiting);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        let Some(error) = deadlock(self, &waits, owner) else { return Ok(Wished::Queued) };
-        self.deadlocks.fetch_add(1, Ordering::Relaxed);
+        let Some(error) = Graph::new(self, &waits, self.others()).deadlock(owner) else { return Ok(Wished::Queued) };
+        self.count_deadlock();
         let woken = self.leave(&mut waits, owner);
         drop(waits);
         woken.into_iter().for_each(Waker::wake);
@@ -382,6 +383,10 @@ impl LockTable {
         }
         Self::sweep(&mut rows, &request.attention, request.hash);
         woken
+    }
+
+    pub(super) fn count_deadlock(&self) {
+        self.deadlocks.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_end(&self, waiting: &Waiting) {

@@ -186,6 +186,53 @@ fn thousands_wait_for_one_row() {
     assert_eq!((store.lock_statistics().rows, store.lock_statistics().waiting), (0, 0));
 }
 
+/// Sessions that wait for something else than rows: for whom, and how many of the first of them stand before it.
+struct Elsewhere(Vec<(i32, Vec<i32>, usize)>);
+
+impl OtherWaits for Elsewhere {
+    fn wait_of(&self, pid: i32) -> Option<OtherWait> {
+        let (_, pids, ahead) = self.0.iter().find(|(session, ..)| *session == pid)?;
+        Some(OtherWait { what: "something".to_owned(), pids: pids.clone(), ahead: *ahead })
+    }
+
+    fn list(&self) -> Vec<OtherLock> {
+        let told = |pid| OtherLock { pid, object: (0, 0, 1), is_shared: false, waits_since: None };
+        self.0.iter().map(|(pid, ..)| told(*pid)).collect()
+    }
+}
+
+#[test]
+fn a_circle_through_rows_and_something_else_is_found_from_both_sides() {
+    let row_before = |detail: &str, pid: i32| {
+        detail.contains(&format!("Process {pid} waits for AccessExclusiveLock on row "))
+            && detail.contains(&format!(" of relation 1; blocked by process {}.", 3 - pid))
+    };
+    let (store, rows) = region();
+    store.set_other_waits(Arc::new(Elsewhere(vec![(1, vec![7, 2], 1), (7, vec![2], 0)])));
+    assert_eq!(store.other_locks().list().iter().map(|lock| lock.pid).collect::<Vec<_>>(), [1, 7]);
+    let (mut one, mut two) = (LockHolder::new(&rows, 1), LockHolder::new(&rows, 2));
+    assert!(one.lock(&rows, &key(1), Strength::Update).unwrap().is_none());
+    let request = two.lock(&rows, &key(1), Strength::Update).unwrap().unwrap();
+    let Poll::Ready(Err(error)) = poll(&mut two.wait(&request), Waker::noop()) else { panic!("no deadlock by a row") };
+    let detail = error.fields().detail.clone().unwrap();
+    assert!(row_before(&detail, 2), "{detail}");
+    assert!(detail.ends_with("\nProcess 1 waits for something; blocked by process 2."), "{detail}");
+    assert_eq!(store.lock_statistics().deadlocks, 1);
+
+    let (store, rows) = region();
+    let (mut one, mut two) = (LockHolder::new(&rows, 1), LockHolder::new(&rows, 2));
+    assert!(one.lock(&rows, &key(1), Strength::Update).unwrap().is_none());
+    let request = two.lock(&rows, &key(1), Strength::Update).unwrap().unwrap();
+    let mut wait = two.wait(&request);
+    assert!(poll(&mut wait, Waker::noop()).is_pending());
+    let begins = |pid: i32| store.among_row_waits(|rows| rows.deadlock(pid, &Elsewhere(vec![(pid, vec![2], 0)])));
+    assert!(begins(3).is_none());
+    let detail = begins(1).unwrap().fields().detail.clone().unwrap();
+    assert!(detail.starts_with("Process 1 waits for something; blocked by process 2.\n"), "{detail}");
+    assert!(row_before(&detail, 2), "{detail}");
+    assert_eq!(store.lock_statistics().deadlocks, 1);
+}
+
 #[test]
 fn two_who_want_more_of_what_they_share_are_a_circle() {
     let (_store, region) = region();

@@ -8,7 +8,7 @@ use ashlar_base::Datum;
 
 use super::Region;
 use crate::entry::{Entry, Obstacle};
-use crate::locks::{Attention, Forbidden, LockInfo, OtherLock, Way};
+use crate::locks::{Attention, Forbidden, LockInfo, Way};
 
 impl Region {
     /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
@@ -75,10 +75,5 @@ impl Region {
     /// The holders of row locks, and the owners that wait.
     pub fn locks(&self) -> Vec<LockInfo> {
         self.attention().list()
-    }
-
-    /// Locks of sessions that are of no row, of this table or another, and who waits for them.
-    pub fn other_locks(&self) -> Vec<OtherLock> {
-        self.attention().others()
     }
 }

@@ -8,9 +8,22 @@ const LINE: usize = 64;
 /// Lines of one value that are asked for at most; the processor sees by itself how a longer one goes on.
 const LINES_MAX: usize = 4;
 
+#[cfg(test)]
+thread_local! {
+    static LINES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many lines this thread has asked for.
+#[cfg(test)]
+pub(crate) fn lines() -> usize {
+    LINES.get()
+}
+
 /// Asks for the line that something begins in.
 #[inline]
 pub(crate) fn line<T>(place: &T) {
+    #[cfg(test)]
+    LINES.set(LINES.get() + 1);
     // Miri has no caches, and knows no prefetch.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: SSE is part of x86-64, and a prefetch reads nothing that the program could see.

@@ -18,6 +18,7 @@ use ashlar_base::scope::{self, Name};
 use clap::ValueEnum;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Handle};
 
 pub(crate) use plant::Plant;
 
@@ -90,7 +91,7 @@ pub(super) fn start(kind: Kind, start: &Start<'_>) -> Result<Started> {
     Ok(Started { resp: door()?, sql: door()?, http: door()?, process, configuration })
 }
 
-/// What that process does, until it is ended: one thread for all connections, as of the servers that it is compared with, for
+/// What that process does, until it is ended: a thread for each of its cores, which has every so many-th connection to itself, for
 /// threads that wake each other cost more than what they do here. The file gets the addresses of its doors, a line each: RESP,
 /// PostgreSQL, HTTP.
 pub(crate) fn serve(answers: Answers, ready: PathBuf) -> Result<()> {
@@ -99,10 +100,16 @@ pub(crate) fn serve(answers: Answers, ready: PathBuf) -> Result<()> {
     let profiles_address = profiles.local_addr()?;
     // On a thread of its own: profiles are taken while the other doors are busy.
     std::thread::Builder::new().name("profiles".to_owned()).spawn(move || -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { accept(&ashlar_base::net::adopt(profiles)?, http::converse).await })
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime
+            .block_on(async { accept(&ashlar_base::net::adopt(profiles)?, &[Handle::current()], http::converse).await })
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut threads = vec![runtime.handle().clone()];
+    // Those that taskset has left it.
+    for _ in 1..std::thread::available_parallelism()?.get() {
+        threads.push(thread()?);
+    }
     runtime.block_on(async {
         let (resp, sql) = (ashlar_base::net::adopt(listen()?)?, ashlar_base::net::adopt(listen()?)?);
         // Renamed, so that nobody reads half of it.
@@ -111,8 +118,8 @@ pub(crate) fn serve(answers: Answers, ready: PathBuf) -> Result<()> {
         std::fs::rename(part, ready)?;
         let tables = Arc::new(pg::Tables::new(answers.adds_up));
         tokio::try_join!(
-            accept(&sql, |stream| pg::converse(stream, tables.clone())),
-            accept(&resp, |stream| resp::converse(stream, answers)),
+            accept(&sql, &threads, move |stream| pg::converse(stream, tables.clone())),
+            accept(&resp, &threads, move |stream| resp::converse(stream, answers)),
         )?;
         Ok(())
     })
@@ -122,22 +129,38 @@ fn listen() -> Result<std::net::TcpListener> {
     Ok(ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?)
 }
 
-/// A task for each connection.
-async fn accept<F>(listener: &TcpListener, converse: impl Fn(TcpStream) -> F) -> Result<()>
+/// A thread for connections, which lives as long as the process.
+fn thread() -> Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let wait = move || runtime.block_on(std::future::pending::<()>());
+    std::thread::Builder::new().name("connections".to_owned()).spawn(wait)?;
+    Ok(handle)
+}
+
+/// A task for each connection, on each of the threads in turn.
+async fn accept<C, F>(listener: &TcpListener, threads: &[Handle], converse: C) -> Result<()>
 where
+    C: Fn(TcpStream) -> F + Clone + Send + 'static,
     F: Future<Output = Result<()>> + Send + 'static,
 {
-    loop {
+    for thread in threads.iter().cycle() {
         let (stream, _) = listener.accept().await?;
         ashlar_base::net::tune(&stream)?;
-        let conversation = converse(stream);
+        // The thread that reads it is to be the one that is told when there is something to read.
+        let (stream, converse) = (stream.into_std()?, converse.clone());
+        let conversation = async move {
+            let conversation = converse(TcpStream::from_std(stream)?);
+            conversation.await
+        };
         // Not joined: it ends with its connection. What goes wrong is written to the log of the process.
-        tokio::spawn(scope::task(&CONNECTION, async move {
+        thread.spawn(scope::task(&CONNECTION, async move {
             if let Err(error) = conversation.await {
                 crate::say::note(&format!("{error:#}"));
             }
         }));
     }
+    anyhow::bail!("there is no thread for connections")
 }
 
 /// Bytes of a connection that were read and not used up.

@@ -142,14 +142,15 @@ impl Workload for Kv {
 
     fn work(&self) -> Option<Work> {
         let plan = &self.plan;
-        let writes = match plan.mix {
-            Mix::Get => false,
-            Mix::Put => true,
-            Mix::Mixed | Mix::Batch => return None,
+        let writes = match (plan.mix, plan.read_percent) {
+            (Mix::Get, _) | (Mix::Batch, 100) => false,
+            (Mix::Put, _) | (Mix::Batch, 0) => true,
+            (Mix::Mixed | Mix::Batch, _) => return None,
         };
+        let batch = (plan.mix == Mix::Batch).then_some(plan.batch);
         match plan.stored {
             Stored::Bytes(value_bytes) => {
-                Some(Work::Keys { writes, keys: plan.keys, value_bytes, pipeline: plan.pipeline })
+                Some(Work::Keys { writes, keys: plan.keys, value_bytes, pipeline: plan.pipeline, batch })
             }
             Stored::Row => None,
         }
@@ -159,6 +160,7 @@ impl Workload for Kv {
     fn work_fault(&self, place: Place, operations: u64) -> Result<Option<String>> {
         let plan = &self.plan;
         let Stored::Bytes(bytes) = plan.stored else { return Ok(None) };
+        let writes = plan.read_percent == 0;
         let mut client = RespClient::connect(place.address)?;
         let (mut looked_at, mut written) = (0u64, 0u64);
         for number in (0..plan.keys).step_by(plan.keys.div_ceil(LOOKED_AT).max(1) as usize) {
@@ -166,7 +168,7 @@ impl Workload for Kv {
             write_read(&mut client, plan.stored, number);
             client.flush()?;
             let fault = match client.reply()? {
-                Reply::Bulk(Some(value)) if plan.mix == Mix::Put && value.iter().all(|byte| *byte == b'x') => {
+                Reply::Bulk(Some(value)) if writes && value.iter().all(|byte| *byte == b'x') => {
                     written += 1;
                     (value.len() != bytes).then(|| format!("key {number} has {} bytes instead of {bytes}", value.len()))
                 }
@@ -177,7 +179,7 @@ impl Workload for Kv {
                 return Ok(fault);
             }
         }
-        let is_gone = plan.mix == Mix::Put && written == 0 && operations >= plan.keys;
+        let is_gone = writes && written == 0 && operations >= plan.keys;
         Ok(is_gone.then(|| format!("of {operations} writes none is in any of {looked_at} keys")))
     }
 

@@ -45,13 +45,26 @@ pub(super) fn check(element: &IndexElem, kind: IndexKind, sql_type: SqlType) -> 
             Err(Error::new(ErrorCode::DatatypeMismatch, message))
         }
         None => {
-            let method = match kind {
-                IndexKind::Btree => "btree",
-                IndexKind::Hash => "hash",
-            };
+            let method = method(kind);
             let message = format!("operator class \"{class}\" does not exist for access method \"{method}\"");
             Err(Error::new(ErrorCode::UndefinedObject, message))
         }
+    }
+}
+
+/// 42704 for a type of which nobody knows an order.
+pub(super) fn no_class(kind: IndexKind, sql_type: SqlType) -> Error {
+    let method = method(kind);
+    let message = format!("data type {sql_type} has no default operator class for access method \"{method}\"");
+    Error::new(ErrorCode::UndefinedObject, message).with_hint(
+        "You must specify an operator class for the index or define a default operator class for the data type.",
+    )
+}
+
+fn method(kind: IndexKind) -> &'static str {
+    match kind {
+        IndexKind::Btree => "btree",
+        IndexKind::Hash => "hash",
     }
 }
 

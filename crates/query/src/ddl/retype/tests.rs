@@ -59,3 +59,23 @@ fn what_cannot_be_cast_leaves_the_table_as_it_was() {
     }
     assert_eq!(engine.store().regions().len(), 2);
 }
+
+/// Values of unique indexes are looked at batch by batch, and each knows those of all before it.
+#[test]
+fn values_that_become_equal_are_found_whatever_is_copied_between_them() {
+    let rows = "INSERT INTO t SELECT i, i + 0.4 FROM generate_series(1, 5000) AS g (i)";
+    let engine = engine_with(&["CREATE TABLE t (a integer PRIMARY KEY, b numeric(9,2) UNIQUE)", rows]);
+    let before = engine.catalog().grid_table("t").unwrap();
+    alone(&engine, "UPDATE t SET b = 1.3 WHERE a = 5000").unwrap();
+    let retype = "ALTER TABLE t ALTER b TYPE integer";
+    let error = alone(&engine, retype).err().unwrap();
+    assert_eq!(
+        (error.code(), error.message()),
+        (ErrorCode::UniqueViolation, "could not create unique index \"t_b_key\"")
+    );
+    assert_eq!(engine.catalog().grid_table("t").unwrap().id(), before.id());
+    alone(&engine, "UPDATE t SET b = 5000.4 WHERE a = 5000").unwrap();
+    alone(&engine, retype).unwrap();
+    let after = engine.catalog().grid_table("t").unwrap();
+    assert_eq!((after.row_count(), after.schema().columns[1].sql_type), (5000, SqlType::Scalar(ScalarType::Int4)));
+}

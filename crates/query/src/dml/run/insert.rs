@@ -124,7 +124,7 @@ pub(super) fn counted(plan: &InsertPlan) -> Vec<(TableId, ColumnId)> {
         counts && (!plan.targets.contains(ordinal) || is_default(*ordinal))
     };
     let columns = plan.schema.columns.iter().enumerate().filter(takes);
-    columns.map(|(_, column)| (plan.region.id(), column.id)).collect()
+    columns.map(|(_, column)| (plan.region.counts_as(), column.id)).collect()
 }
 
 fn row_of(

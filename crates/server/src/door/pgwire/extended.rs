@@ -120,13 +120,15 @@ impl Connection {
         // Zero and less mean: all.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
         let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, &self.cancel, formats);
-        // Pinned where it is: each function that it was handed to would copy it.
-        let executed =
-            attended(pin!(session.execute(&self.portal, max_rows, &mut sink)), &self.stream, &mut self.context).await;
+        // Pinned where they are: each function that they were handed to would copy them.
+        let executed = {
+            let work = pin!(session.execute(&self.portal, max_rows, &mut sink));
+            pin!(attended(work, &self.stream, &mut self.context)).await
+        };
         self.rows += sink.finish()?;
         let executed = match executed? {
             Executed::CopyIn { binary, columns } => {
-                Executed::Complete(self.copy_in(session, binary, columns).await?.as_str().into())
+                Executed::Complete(pin!(self.copy_in(session, binary, columns)).await?.as_str().into())
             }
             executed => executed,
         };

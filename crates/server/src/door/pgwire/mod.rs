@@ -162,18 +162,25 @@ impl Connection {
         let mut session = self.greet().await?;
         loop {
             let mut turn = Turn::default();
-            while self.step(&mut session).await? {
+            // Futures are made where they stay, here and in what is called here: who awaits one otherwise copies it, and they are large.
+            while pin!(self.step(&mut session)).await? {
                 self.outbox.seal();
                 if self.outbox.pending() >= FLUSH_BYTES {
-                    self.flush().await?;
+                    pin!(self.flush()).await?;
                 }
-                turn.step().await;
+                if turn.counts(0) {
+                    turn.look().await;
+                }
             }
-            self.answer_ahead(&mut session).await?;
+            if session.is_ahead() {
+                pin!(self.answer_ahead(&mut session)).await?;
+            }
             self.pass_notifications(&mut session);
-            self.flush().await?;
+            if !self.outbox.try_flush(&self.stream)? {
+                pin!(self.flush()).await?;
+            }
             self.count();
-            self.wait(&session).await?;
+            pin!(self.wait(&session)).await?;
         }
     }
 
@@ -196,7 +203,7 @@ impl Connection {
         let (message, used) = match frontend::decode(self.inbox.unread(), limit) {
             Ok(Some(decoded)) => decoded,
             Ok(None) => return Ok(false),
-            Err(_) if session.is_ahead() => return self.answer_ahead(session).await.map(|()| true),
+            Err(_) if session.is_ahead() => return pin!(self.answer_ahead(session)).await.map(|()| true),
             Err(error) => {
                 let Some((tag, used)) = error.resume() else { return Err(End::Fatal(error.into())) };
                 self.inbox.consume(used);
@@ -211,14 +218,14 @@ impl Connection {
         }
         if session.is_ahead() && !extended::stays_ahead(&message, self.told.len(), session.has_portal("")) {
             // And then the same message again.
-            return self.answer_ahead(session).await.map(|()| true);
+            return pin!(self.answer_ahead(session)).await.map(|()| true);
         }
         // What needs time is done after the message has been consumed: it is borrowed from the inbox until then.
         let done = match message {
             Frontend::Query(sql) => {
                 let statements = attended(pin!(session.parse_simple(sql)), &self.stream, &mut self.context).await;
                 self.inbox.consume(used);
-                return self.query(session, statements).await.map(|()| true);
+                return pin!(self.query(session, statements)).await.map(|()| true);
             }
             Frontend::Parse { name, sql, param_types } => {
                 let prepared =
@@ -248,9 +255,9 @@ impl Connection {
                 match self.due(session, max_rows, used) {
                     Due::Undecided => return Ok(false),
                     Due::Later => return Ok(true),
-                    Due::AfterAnswers => return self.answer_ahead(session).await.map(|()| true),
+                    Due::AfterAnswers => return pin!(self.answer_ahead(session)).await.map(|()| true),
                     Due::Now => {
-                        let executed = self.execute(session, max_rows).await;
+                        let executed = pin!(self.execute(session, max_rows)).await;
                         return self.settle(session, executed).map(|()| true);
                     }
                 }
@@ -259,7 +266,11 @@ impl Connection {
                 self.inbox.consume(used);
                 self.skip_to_sync = false;
                 self.mid_transaction = false;
-                self.end_turn(session).await;
+                if session.sync_now() {
+                    self.ready(session);
+                } else {
+                    pin!(self.end_turn(session)).await;
+                }
                 return Ok(true);
             }
             Frontend::Flush => {
@@ -281,7 +292,7 @@ impl Connection {
                 let error = Error::unsupported("function call messages are not supported")
                     .with_hint("call the function with SELECT");
                 self.report(session, &error);
-                self.end_turn(session).await;
+                pin!(self.end_turn(session)).await;
                 return Ok(true);
             }
             Frontend::Password(_) => {
@@ -291,7 +302,7 @@ impl Connection {
         self.inbox.consume(used);
         if done.is_err() {
             // Those before it come first, and if one of them fails, it has never been.
-            self.answer_ahead(session).await?;
+            pin!(self.answer_ahead(session)).await?;
             if self.skip_to_sync {
                 return Ok(true);
             }
@@ -305,7 +316,10 @@ impl Connection {
             return Ok(());
         }
         let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, &self.cancel, None);
-        let answered = attended(pin!(session.answer_ahead(&mut sink)), &self.stream, &mut self.context).await;
+        let answered = {
+            let work = pin!(session.answer_ahead(&mut sink));
+            pin!(attended(work, &self.stream, &mut self.context)).await
+        };
         self.rows += sink.finish()?;
         if answered.is_ok() {
             self.notices(session);
@@ -369,7 +383,8 @@ impl Connection {
 
     /// Ends the implicit transaction and lets the client speak.
     async fn end_turn(&mut self, session: &mut SqlSession) {
-        if let Err(error) = session.sync().await {
+        let done = pin!(session.sync()).await;
+        if let Err(error) = done {
             self.report(session, &error);
         }
         self.ready(session);
@@ -409,13 +424,22 @@ impl Connection {
         }
         // The session's own limit is for one that has been told that it may speak.
         let patience = if self.is_ready { session.patience() } else { None };
-        let filled = tokio::select! {
-            biased;
-            filled = self.inbox.fill(&mut self.stream) => filled?,
-            () = session.notified() => return Ok(()),
-            () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
-            () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
-            () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
+        // Nearly no session waits for more than its client and the end of the server: for what it does not wait for nothing is made.
+        let filled = if self.idle.is_none() && patience.is_none() && !session.has_mailbox() {
+            tokio::select! {
+                biased;
+                filled = self.inbox.fill(&mut self.stream) => filled?,
+                () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                filled = self.inbox.fill(&mut self.stream) => filled?,
+                () = session.notified() => return Ok(()),
+                () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
+                () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
+                () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
+            }
         };
         session.forget_cancel();
         if filled { Ok(()) } else { Err(End::Left) }

@@ -23,14 +23,14 @@ impl Connection {
         parsed: Result<Vec<Arc<SimpleStatement>>, Failure>,
     ) -> Result<(), End> {
         let done = match parsed {
-            Ok(statements) => self.run_all(session, &statements).await,
+            Ok(statements) => pin!(self.run_all(session, &statements)).await,
             Err(failure) => Err(failure),
         };
         match done {
             Ok(()) => self.ready(session),
             Err(Failure::Statement(error)) => {
                 self.report(session, &error);
-                self.end_turn(session).await;
+                pin!(self.end_turn(session)).await;
             }
             Err(Failure::End(end)) => return Err(end),
         }
@@ -46,11 +46,13 @@ impl Connection {
         let mut turn = Turn::default();
         for statement in others {
             turn.step().await;
-            let tag = self.run_one(session, statement).await?;
+            let tag = pin!(self.run_one(session, statement)).await?;
             self.complete(session, tag);
         }
-        let tag = self.run_one(session, last).await?;
-        session.sync().await?;
+        let tag = pin!(self.run_one(session, last)).await?;
+        if !session.sync_now() {
+            pin!(session.sync()).await?;
+        }
         self.complete(session, tag);
         Ok(())
     }
@@ -72,13 +74,16 @@ impl Connection {
     ) -> Result<Option<CommandTag>, Failure> {
         self.statements += 1;
         let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session, &self.cancel);
-        let executed = attended(pin!(session.run_simple(statement, &mut sink)), &self.stream, &mut self.context).await;
+        let executed = {
+            let work = pin!(session.run_simple(statement, &mut sink));
+            pin!(attended(work, &self.stream, &mut self.context)).await
+        };
         self.rows += sink.finish()?;
         match executed? {
             Executed::Complete(tag) => Ok(Some(tag)),
             Executed::Empty => Ok(None),
             Executed::CopyIn { binary, columns } => {
-                let tag = self.copy_in(session, binary, columns).await?;
+                let tag = pin!(self.copy_in(session, binary, columns)).await?;
                 Ok(Some(tag.as_str().into()))
             }
             Executed::Suspended => Err(Error::internal("a statement of the simple protocol was suspended").into()),

@@ -152,6 +152,10 @@ impl RowSink for Sink<'_> {
         self.cancel = None;
     }
 
+    fn has_room(&self) -> bool {
+        self.refused.is_none() && self.outbox.pending() < FLUSH_BYTES.min(self.bound)
+    }
+
     async fn ready(&mut self) -> Result<()> {
         if let Some(error) = self.refused.take() {
             return Err(error);

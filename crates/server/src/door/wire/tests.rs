@@ -132,6 +132,27 @@ async fn a_reset_is_noticed_behind_bytes_that_nobody_reads_and_the_end_of_sendin
 }
 
 #[tokio::test]
+async fn a_reset_is_noticed_by_one_that_waits_and_bytes_that_come_meanwhile_are_none() {
+    for sends_more in [false, true] {
+        let (server, mut client) = connection().await;
+        server.writable().await.expect("a client");
+        server.try_write(b"answer").expect("a client");
+        client.readable().await.expect("an answer");
+        // A new connection is taken to have sent something until it is looked at.
+        assert!(server.try_read(&mut [0]).is_err());
+        let mut reset = std::pin::pin!(reset_by_client(&server));
+        assert!(reset.as_mut().now_or_never().is_none());
+        if sends_more {
+            client.write_all(b"pipelined").await.expect("a server");
+            server.readable().await.expect("a client");
+            assert!(reset.as_mut().now_or_never().is_none());
+        }
+        drop(client);
+        reset.await;
+    }
+}
+
+#[tokio::test]
 async fn a_long_message_is_paid_for_while_it_comes() {
     let (mut server, mut client) = connection().await;
     let store = Store::new(StoreConfig { memory_max: 1 << 20, ..StoreConfig::default() });

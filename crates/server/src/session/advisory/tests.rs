@@ -106,11 +106,60 @@ fn a_circle_of_waits_fails_who_closes_it() {
             let mut closes = pin!(second.lock(&locks, &store, KEY, ALONE));
             let Poll::Ready(Err(error)) = poll(closes.as_mut()) else { panic!("a circle was not seen") };
             assert_eq!(error.code(), ErrorCode::DeadlockDetected);
+            let detail = "Process 2 waits for ExclusiveLock on advisory lock [0,0,7,1]; blocked by process 1.\n\
+                Process 1 waits for ExclusiveLock on advisory lock [0,0,7,2]; blocked by process 2.";
+            assert_eq!(error.fields().detail.as_deref(), Some(detail));
         }
+        assert_eq!(store.lock_statistics().deadlocks, 1);
         second.unlock_all(&locks);
         assert!(matches!(poll(waits.as_mut()), Poll::Ready(Ok(()))));
     }
     first.unlock_all(&locks);
+    assert!(is_empty(&locks));
+}
+
+/// Whoever shares waits for others that share where somebody between them does not.
+#[test]
+fn a_circle_goes_through_those_who_stand_before_one() {
+    let (locks, store) = (AdvisoryLocks::default(), Store::new(StoreConfig::default()));
+    let (mut first, mut second, mut third) = (Holder::new(1), Holder::new(2), Holder::new(3));
+    assert!(first.try_lock(&locks, KEY, SHARED).unwrap());
+    assert!(third.try_lock(&locks, OTHER, ALONE).unwrap());
+    {
+        let mut alone = pin!(second.lock(&locks, &store, KEY, ALONE));
+        assert!(poll(alone.as_mut()).is_pending());
+        let mut waits = pin!(first.lock(&locks, &store, OTHER, ALONE));
+        assert!(poll(waits.as_mut()).is_pending());
+        let mut closes = pin!(third.lock(&locks, &store, KEY, SHARED));
+        assert!(matches!(poll(closes.as_mut()), Poll::Ready(Err(_))));
+    }
+    [first, second, third].iter_mut().for_each(|holder| holder.unlock_all(&locks));
+    assert!(is_empty(&locks));
+}
+
+/// Whoever comes looks at those before it once. If it did so for each of them again, this would take minutes.
+#[test]
+fn thousands_wait_for_one_number() {
+    const COUNT: i32 = 3_000;
+    let (locks, store) = (AdvisoryLocks::default(), Store::new(StoreConfig::default()));
+    let (mut first, mut last) = (Holder::new(COUNT + 1), Holder::new(COUNT + 2));
+    assert!(first.try_lock(&locks, KEY, ALONE).unwrap());
+    assert!(last.try_lock(&locks, OTHER, ALONE).unwrap());
+    let mut others: Vec<Holder> = (1..=COUNT).map(Holder::new).collect();
+    {
+        let mut waits: Vec<_> =
+            others.iter_mut().map(|holder| Box::pin(holder.lock(&locks, &store, KEY, ALONE))).collect();
+        for wait in &mut waits {
+            assert!(poll(wait.as_mut()).is_pending());
+        }
+        let mut behind = pin!(last.lock(&locks, &store, KEY, ALONE));
+        assert!(poll(behind.as_mut()).is_pending());
+        // A circle is found through all of them.
+        let mut closes = pin!(first.lock(&locks, &store, OTHER, ALONE));
+        assert!(matches!(poll(closes.as_mut()), Poll::Ready(Err(_))));
+    }
+    first.unlock_all(&locks);
+    last.unlock_all(&locks);
     assert!(is_empty(&locks));
 }
 

@@ -164,11 +164,12 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
 /// CONFIG RESETSTAT: what INFO counts begins again; what `/metrics` counts does not.
 pub(super) fn resetstat(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let service = &session.service;
-    for counter in [&service.connections, &service.commands, &service.errors, &service.hits, &service.misses] {
+    let lookups = [&service.hits, &service.misses, &service.looked_ahead];
+    for counter in [&service.connections, &service.commands, &service.errors].into_iter().chain(lookups) {
         counter.store(0, Ordering::Relaxed);
     }
     *service.ended_before.lock() = service.shared.engine.store().ended();
-    (session.commands, session.errors) = (0, 0);
+    (session.commands, session.errors, session.looked_ahead) = (0, 0, 0);
     *session.running.lookups() = Lookups::default();
     reply.ok();
     Ok(())

@@ -119,7 +119,7 @@ fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
          expired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n\
-         pubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\n",
+         pubsub_channels:{names}\r\npubsub_patterns:{patterns}\r\nashlar_rows_looked_ahead:{}\r\n",
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),
@@ -128,6 +128,7 @@ fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
         ended.evicted.saturating_sub(before.evicted),
         service.hits.load(Ordering::Relaxed),
         service.misses.load(Ordering::Relaxed),
+        service.looked_ahead.load(Ordering::Relaxed),
     )
 }
 

@@ -76,6 +76,8 @@ pub struct KeyService {
     /// Reads by key that found a row, and those that found none.
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Rows that were brought near before their commands ran.
+    looked_ahead: AtomicU64,
     /// Counts of expired and evicted rows at that time.
     ended_before: Mutex<Ended>,
     /// The bound of the memory of replies that clients have not read.
@@ -99,6 +101,7 @@ impl KeyService {
             errors: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            looked_ahead: AtomicU64::new(0),
             ended_before: Mutex::default(),
             reply_bound,
         }))
@@ -160,6 +163,7 @@ pub struct KeySession {
     /// Counted here and added to the service once per batch, so that cores do not contend for a counter.
     commands: u64,
     errors: u64,
+    looked_ahead: u64,
     last: LastCommand,
 }
 
@@ -202,6 +206,7 @@ impl KeySession {
             reply_memory,
             commands: 0,
             errors: 0,
+            looked_ahead: 0,
             last: ("NULL", None),
         }
     }
@@ -306,11 +311,16 @@ impl KeySession {
     }
 
     /// Prefetches what the commands in the buffer will probably read, and returns the number of these commands.
-    pub fn look_ahead(&self, unread: &[u8]) -> usize {
+    pub fn look_ahead(&mut self, unread: &[u8]) -> usize {
         let mut count = 0;
         let keys = FirstArguments::new(unread).take(LOOKAHEAD_MAX).inspect(|_| count += 1);
-        self.service.kv.look_ahead(keys.flatten().map(Datum::Bytea));
+        self.look_ahead_for(keys.flatten());
         count
+    }
+
+    /// The same of keys, [`LOOKAHEAD_MAX`] at most.
+    fn look_ahead_for<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.looked_ahead += self.service.kv.look_ahead(keys.map(Datum::Bytea)) as u64;
     }
 
     /// Ends the commands of one read: publishes the counters, and releases the memory that a large command needed.
@@ -322,6 +332,10 @@ impl KeySession {
         }
         if errors > 0 {
             self.service.errors.fetch_add(errors, Ordering::Relaxed);
+        }
+        let looked_ahead = std::mem::take(&mut self.looked_ahead);
+        if looked_ahead > 0 {
+            self.service.looked_ahead.fetch_add(looked_ahead, Ordering::Relaxed);
         }
         let lookups = std::mem::take(self.running.lookups());
         if lookups.hits > 0 {

@@ -412,7 +412,7 @@ pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     for first in (1..args.len()).step_by(LOOKAHEAD_MAX) {
         let keys = (first..args.len().min(first + LOOKAHEAD_MAX)).map(|at| args.at(at));
         if !is_alone {
-            session.service.kv.look_ahead(keys.clone().map(Datum::Bytea));
+            session.look_ahead_for(keys.clone());
         }
         for key in keys {
             if session.is_row_name(key) {

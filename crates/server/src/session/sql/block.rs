@@ -97,9 +97,17 @@ impl SqlSession {
     /// # Errors
     /// 40001 if another transaction committed a conflicting change first.
     pub async fn sync(&mut self) -> Result<()> {
+        if self.sync_now() {
+            return Ok(());
+        }
+        self.finish().await
+    }
+
+    /// The same where nothing is left to be committed, as nearly always; `false`: [`Self::sync`] has to be called.
+    pub fn sync_now(&mut self) -> bool {
         (self.copy, self.remote_copy, self.deadline) = (None, None, None);
         if self.block != Block::None {
-            return Ok(());
+            return true;
         }
         // Nearly every statement of a shard was a transaction of its own there: nothing is left to be committed.
         if self.transaction.is_none() && !self.has_remote() && self.wishes() == 0 {
@@ -109,9 +117,9 @@ impl SqlSession {
             self.common = None;
             self.settings.end_transaction(true);
             self.advisory.end_transaction(&self.shared.advisory, 0);
-            return Ok(());
+            return true;
         }
-        self.finish().await
+        false
     }
 
     /// Commits the current transaction. Settings are kept if it succeeds, and restored if it fails.

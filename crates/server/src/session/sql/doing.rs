@@ -42,10 +42,10 @@ impl SqlSession {
     /// Notes that the statement of a portal begins, or goes on.
     pub(super) fn note_portal(&self, portal: &Portal) {
         let kind = portal.statement.as_ref().map(|statement| &statement.kind);
-        let text = match kind {
-            Some(Kind::Ddl(Ddl::Server(_))) => NOT_TOLD,
-            _ => portal.source.as_ref().map_or("", |source| &*source.sql),
-        };
-        self.activity.begin(text);
+        match (kind, &portal.source) {
+            (Some(Kind::Ddl(Ddl::Server(_))), _) => self.activity.begin(NOT_TOLD),
+            (_, Some(source)) => self.activity.begin_kept(&source.sql),
+            (_, None) => self.activity.begin(""),
+        }
     }
 }

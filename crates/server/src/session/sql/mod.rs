@@ -16,6 +16,7 @@ mod limit;
 mod locks;
 mod lost_digits;
 mod notify;
+mod parameters;
 mod plans;
 mod portal;
 mod prepared;
@@ -31,9 +32,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashlar_base::value::binary;
-use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType};
 use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::object_columns::announce_parameters;
@@ -45,9 +45,10 @@ use ashlar_shard::snapshot::Moment;
 use tokio::time::Instant;
 
 use self::limit::in_time;
+use self::parameters::{Charges, read_parameters};
 use self::plans::Planned;
 pub use self::plans::SimpleStatement;
-use self::portal::{Portal, Portals, Progress, Source};
+use self::portal::{Portal, Portals, Source};
 use self::settings::Settings;
 use super::advisory::Holder;
 use super::{Activity, CancelToken, Shared};
@@ -102,6 +103,10 @@ pub trait RowSink {
     fn copy_out_done(&mut self);
     /// Called when the change that the rows belong to is certain: a cancel request comes too late for it.
     fn settled(&mut self) {}
+    /// Whether [`Self::ready`] would resolve at once and without an error: asked first, so that nothing is made to wait by.
+    fn has_room(&self) -> bool {
+        false
+    }
     /// Resolves when the sink has room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -159,7 +164,8 @@ pub struct SqlSession {
     block: Block,
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
-    prepared: HashMap<String, Prepared>,
+    /// By name: each Bind asks for one. However alike the hashes of names are, there are at most [`NAMED_MAX`].
+    prepared: HashMap<String, Prepared, foldhash::fast::RandomState>,
     /// The charge for the prepared statements that are small.
     small_prepared: prepared::SmallPrepared,
     portals: Portals,
@@ -231,7 +237,7 @@ impl SqlSession {
             block: Block::None,
             transaction: None,
             savepoints: Vec::new(),
-            prepared: HashMap::new(),
+            prepared: HashMap::default(),
             small_prepared: prepared::SmallPrepared::default(),
             portals: Portals::default(),
             portals_made: 0,
@@ -387,7 +393,7 @@ impl SqlSession {
                 }
                 let mut portal = Portal::new(planned, values, Vec::new().into());
                 portal.sent = sent;
-                self.run(&mut portal, 0, sink, true).await
+                pin!(self.run(&mut portal, 0, sink, true)).await
             });
             in_time(limit, work).await
         };
@@ -504,20 +510,16 @@ impl SqlSession {
             let empty = self.portals.empty();
             return self.insert_portal(portal, empty);
         };
+        let mut charges = Charges::new(self.shared.engine.store(), portal);
         if matches!(planned.kind, Kind::Sharded(_)) {
-            let store = self.shared.engine.store();
             let mut bound = self.portals.empty();
             let prepared = (statement, prepared);
-            sharded::bind(&mut bound, &mut self.spare, store, prepared, parameters, result_formats)?;
+            sharded::bind(&mut bound, &mut self.spare, charges, prepared, parameters, result_formats)?;
             return self.insert_portal(portal, bound);
         }
         let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
-        let mut held = None;
-        let mut charge = |bytes: usize| {
-            let store = self.shared.engine.store();
-            held.get_or_insert_with(|| store.reservation()).grow(bytes)
-        };
-        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style(), &mut charge)?;
+        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style(), &mut charges)?;
+        let held = charges.finish()?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::ProtocolViolation,
@@ -541,12 +543,13 @@ impl SqlSession {
     /// Inserts a portal, and replaces the one of the same name.
     ///
     /// # Errors
-    /// 53200 over the memory bound, for a long name or text, or many types.
+    /// 53200 over the memory bound.
     fn insert_portal(&mut self, name: &str, mut portal: Box<Portal>) -> Result<()> {
         let bytes = portal.own_bytes(name);
-        if bytes >= LONG_BYTES {
-            let store = self.shared.engine.store();
-            portal.held.get_or_insert_with(|| store.reservation()).grow_exactly(bytes)?;
+        if bytes > 0 {
+            let mut own = self.shared.engine.store().reservation();
+            own.grow_exactly(bytes)?;
+            portal.own = Some(own);
         }
         self.portals_made += 1;
         portal.number = self.portals_made;
@@ -576,50 +579,6 @@ impl SqlSession {
     /// Whether there is a portal of this name. One that is ahead of its answer does not count until it is answered.
     pub fn has_portal(&self, name: &str) -> bool {
         self.portals.contains(name)
-    }
-
-    /// Executes a portal, up to `rows_max` rows; 0 for all.
-    ///
-    /// # Errors
-    /// 34000, and errors of running it.
-    pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
-        self.check_cancel()?;
-        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if portal.is_done() {
-            self.portals.insert(name, portal);
-            return Err(cannot_run(name));
-        }
-        self.note_portal(&portal);
-        let (limit, watch) = (self.arrive(), self.watch());
-        let executed = {
-            // Pinned where it is: who waits for it would copy it.
-            let work = pin!(async {
-                if portal.is_fresh() && !self.is_current(&portal) {
-                    Box::pin(self.refresh(&mut portal)).await?;
-                }
-                self.run(&mut portal, rows_max, sink, false).await
-            });
-            in_time(limit, work).await
-        };
-        self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
-        let executed = self.done(executed);
-        // What is refused because the block has failed has not failed itself.
-        if executed.is_err() && self.block != Block::Failed {
-            portal.progress = Progress::Done;
-        }
-        // What gives no rows is done once.
-        if matches!(executed, Ok(Executed::Complete(_)))
-            && portal.is_fresh()
-            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
-        {
-            portal.progress = Progress::Done;
-        }
-        // COMMIT and ROLLBACK close all portals, their own too.
-        match portal.ends_block() {
-            true => self.portals.recycle(portal),
-            false => self.portals.insert(name, portal),
-        }
-        executed
     }
 
     /// Whether a portal's statement would be planned again as it was.
@@ -720,67 +679,6 @@ fn cannot_run(name: &str) -> Error {
 
 fn no_portal(name: &str) -> Error {
     Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
-}
-
-/// A parameter of fewer bytes is not worth a charge of its own.
-const LONG_BYTES: usize = 4096;
-
-/// Bytes that a long parameter may take as a value: in an array's text, each two bytes may be an element.
-fn value_bytes_max(sql_type: SqlType, bytes: usize) -> usize {
-    if sql_type.is_array() { bytes / 2 * size_of::<Value>() + bytes } else { bytes }
-}
-
-/// Reads the values of a Bind message, and counts them. `charge` charges long ones.
-fn read_parameters<'a>(
-    types: &[SqlType],
-    parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
-    style: &TextStyle,
-    charge: &mut impl FnMut(usize) -> Result<()>,
-) -> Result<(Vec<Value>, usize)> {
-    let mut values = Vec::with_capacity(types.len());
-    let mut given = 0;
-    for (format, bytes) in parameters {
-        let sql_type = types.get(given).copied();
-        given += 1;
-        let Some(sql_type) = sql_type else { continue };
-        lost_digits::refuse(sql_type, format, bytes, given)?;
-        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= LONG_BYTES) {
-            charge(value_bytes_max(sql_type, bytes.len()))?;
-        }
-        values.push(match (bytes, format) {
-            (None, _) => Value::Null,
-            (Some(bytes), ValueFormat::Binary) if is_short(sql_type, bytes) => {
-                return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
-            }
-            (Some(bytes), ValueFormat::Binary) => {
-                binary::decode(sql_type, bytes).map_err(|error| in_parameter(error, given))?
-            }
-            (Some(bytes), ValueFormat::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
-        });
-    }
-    Ok((values, given))
-}
-
-/// Whether a value in binary form is shorter than its type.
-fn is_short(sql_type: SqlType, bytes: &[u8]) -> bool {
-    match sql_type {
-        // A header of four 16-bit numbers, the first of them the count of digits, each 16 bits.
-        SqlType::Scalar(ScalarType::Numeric { .. }) => match bytes {
-            [high, low, _, _, _, _, _, _, digits @ ..] => {
-                digits.len() / 2 < usize::from(u16::from_be_bytes([*high, *low]))
-            }
-            _ => true,
-        },
-        other => usize::try_from(other.typlen()).is_ok_and(|length| bytes.len() < length),
-    }
-}
-
-/// Adds to an error the number of the parameter that it is about.
-fn in_parameter(error: Error, number: usize) -> Error {
-    if error.code() == ErrorCode::InvalidBinaryRepresentation && error.message() == "incorrect binary data format" {
-        return Error::new(error.code(), format!("incorrect binary data format in bind parameter {number}"));
-    }
-    error
 }
 
 fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {

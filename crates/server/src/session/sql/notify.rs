@@ -159,6 +159,11 @@ impl SqlSession {
         }
     }
 
+    /// Whether there may ever be one.
+    pub fn has_mailbox(&self) -> bool {
+        self.mail.mailbox.is_some()
+    }
+
     /// Resolves when there is a notification for such a client.
     pub fn notified(&self) -> impl Future<Output = ()> + use<> {
         let mailbox = self.mail.mailbox.clone().filter(|_| self.block == Block::None);

@@ -24,8 +24,10 @@ pub(super) struct Portal {
     pub(super) raw: Option<RawParameters>,
     /// What one shard is sent, if the plan was made for another text of the same shape.
     pub(super) sent: Option<Arc<Sent>>,
-    /// The charge for long parameters.
+    /// The charge for its parameters.
     pub(super) held: Option<Reservation>,
+    /// That for what else a portal with a name keeps.
+    pub(super) own: Option<Reservation>,
     /// The formats of the result columns.
     pub(super) formats: Arc<[ValueFormat]>,
     /// What it was bound from: it is planned again if the catalog has changed since.
@@ -218,6 +220,7 @@ impl Portal {
             raw: None,
             sent: None,
             held: None,
+            own: None,
             formats,
             source: None,
             progress: Progress::Fresh,
@@ -234,6 +237,7 @@ impl Portal {
             raw: None,
             sent: None,
             held: None,
+            own: None,
             formats: Arc::default(),
             source: None,
             progress: Progress::Fresh,
@@ -247,19 +251,27 @@ impl Portal {
     fn empty_out(&mut self) {
         self.statement = None;
         self.parameters = Vec::new();
-        (self.raw, self.sent, self.held, self.source) = (None, None, None, None);
+        (self.raw, self.sent, self.source) = (None, None, None);
+        (self.held, self.own) = (None, None);
         self.progress = Progress::Fresh;
         (self.is_cursor, self.hold, self.number) = (false, Hold::Transaction, 0);
     }
 
-    /// Bytes that are kept for a portal of this name and charged to nobody else: its statement may be closed long before it. There is
-    /// only one without a name.
+    /// Bytes that are kept for a portal of this name and charged to nobody else, without its parameters: its statement may be closed long
+    /// before it, and the cache may drop the plan. There is only one without a name.
     pub(super) fn own_bytes(&self, name: &str) -> usize {
         if name.is_empty() {
             return 0;
         }
-        let source = self.source.as_ref().filter(|source| source.held.is_none());
-        name.len() + source.map_or(0, |source| source.bytes())
+        let of_statement = match &self.source {
+            // What was charged for the statement and its plan stays with them.
+            Some(source) if source.held.is_some() => 0,
+            source => {
+                let of_plan = self.statement.as_ref().map_or(0, |statement| statement.bytes());
+                of_plan + source.as_ref().map_or(0, |source| source.bytes())
+            }
+        };
+        size_of::<Self>() + name.len() + of_statement
     }
 
     pub(super) fn is_fresh(&self) -> bool {
@@ -317,11 +329,12 @@ mod tests {
     #[test]
     fn a_portal_is_charged_for_the_text_and_the_types_that_it_may_be_left_with() {
         let mut portal = Portal::empty();
-        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, 4));
+        let bare = size_of::<Portal>() + 4;
+        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, bare));
         let source = Source { sql: "SELECT 1".into(), declared: vec![23; 65_535], held: None };
         assert_eq!(source.bytes(), 8 + 4 * 65_535);
         portal.source = Some(Arc::new(source));
-        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, 4 + 8 + 4 * 65_535));
+        assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, bare + 8 + 4 * 65_535));
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl SqlSession {
         }
         inner.number = portal.number;
         let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
+        inner.own = portal.own.take();
         *portal = inner;
         Ok(executed)
     }

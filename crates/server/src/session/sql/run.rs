@@ -1,5 +1,6 @@
 //! Executes a portal: one way for each kind of statement. Commands about the session itself are in `commands`.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
@@ -16,9 +17,11 @@ use tokio::sync::mpsc;
 
 use super::block::aborted;
 use super::carried::Carried;
+use super::limit::{Limit, in_time};
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
-use super::{Block, Executed, RowSink, SqlSession};
+use super::sharded::Queued;
+use super::{Block, Executed, RowSink, SqlSession, cannot_run, no_portal};
 
 /// How often a statement outside of a block is tried again after a conflict, before the client is told.
 const CONFLICT_RETRIES_MAX: u32 = 20;
@@ -27,6 +30,70 @@ const CONFLICT_RETRIES_MAX: u32 = 20;
 const INLINE_ROWS_MAX: usize = 256;
 
 impl SqlSession {
+    /// Executes a portal, up to `rows_max` rows; 0 for all.
+    ///
+    /// # Errors
+    /// 34000, and errors of running it.
+    pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
+        self.check_cancel()?;
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        if portal.is_done() {
+            self.portals.insert(name, portal);
+            return Err(cannot_run(name));
+        }
+        self.note_portal(&portal);
+        let (limit, watch) = (self.arrive(), self.watch());
+        // Futures are made where they stay: who awaits one otherwise copies it.
+        let executed = match self.ask_first(limit.is_some(), &mut portal, rows_max) {
+            Some(Some(queued)) => pin!(self.answer_at_once(&mut portal, queued, sink)).await,
+            Some(None) => pin!(self.run_asked(&mut portal, rows_max, sink, false)).await,
+            None => pin!(self.run_in_time(limit, &mut portal, rows_max, sink)).await,
+        };
+        self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
+        let executed = self.done(executed);
+        // What is refused because the block has failed has not failed itself.
+        if executed.is_err() && self.block != Block::Failed {
+            portal.progress = Progress::Done;
+        }
+        // What gives no rows is done once.
+        if matches!(executed, Ok(Executed::Complete(_)))
+            && portal.is_fresh()
+            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
+        {
+            portal.progress = Progress::Done;
+        }
+        // COMMIT and ROLLBACK close all portals, their own too.
+        match portal.ends_block() {
+            true => self.portals.recycle(portal),
+            false => self.portals.insert(name, portal),
+        }
+        executed
+    }
+
+    /// Queues the statement of a portal on the shard that carries it out, before anything is made of what other statements need. `None`: it
+    /// is not about shards, or something comes before that; `Some(None)`: it has been asked for, and cannot be.
+    fn ask_first(&mut self, has_limit: bool, portal: &mut Portal, rows_max: usize) -> Option<Option<Queued>> {
+        let is_plain = !has_limit && self.block != Block::Failed && portal.sharded().is_some();
+        (is_plain && portal.is_fresh() && self.is_current(portal)).then(|| self.queue_at_once(portal, rows_max, false))
+    }
+
+    /// Runs a portal on, within its time: planned anew where it has to be.
+    async fn run_in_time<S: RowSink>(
+        &mut self,
+        limit: Option<Limit>,
+        portal: &mut Portal,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let work = pin!(async {
+            if portal.is_fresh() && !self.is_current(portal) {
+                Box::pin(self.refresh(portal)).await?;
+            }
+            pin!(self.run(portal, rows_max, sink, false)).await
+        });
+        in_time(limit, work).await
+    }
+
     /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
     pub(super) async fn run<S: RowSink>(
         &mut self,
@@ -40,8 +107,19 @@ impl SqlSession {
             return Err(aborted());
         }
         if let Some(queued) = self.queue_at_once(portal, rows_max, describe) {
-            return self.answer_at_once(portal, queued, sink).await;
+            return pin!(self.answer_at_once(portal, queued, sink)).await;
         }
+        pin!(self.run_asked(portal, rows_max, sink, describe)).await
+    }
+
+    /// The same of a portal that cannot be queued at once.
+    async fn run_asked<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        rows_max: usize,
+        sink: &mut S,
+        describe: bool,
+    ) -> Result<Executed> {
         let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
         match &portal.progress {
             Progress::Fresh => {}
@@ -59,7 +137,7 @@ impl SqlSession {
         {
             sink.columns(&columns);
         }
-        self.start(portal, &statement, rows_max, sink).await
+        pin!(self.start(portal, &statement, rows_max, sink)).await
     }
 
     async fn start<S: RowSink>(

@@ -39,16 +39,17 @@ use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardSta
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::{Generator, Rule};
 use ashlar_shard::workers::Keys;
-use ashlar_store::{Reservation, Store};
 
 pub(super) use self::ahead::Ahead;
+pub(super) use self::at_once::Queued;
 use self::gather::Kept;
 pub(super) use self::named::check_named;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
+use super::parameters::{Charges, read_parameters};
 use super::portal::{Portal, Progress, Tag};
 use super::read_only::words_of_sharded;
-use super::{Block, Executed, LONG_BYTES, Prepared, RowSink, SqlSession};
+use super::{Block, Executed, Prepared, RowSink, SqlSession};
 
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
 /// too, and the connection to it the second.
@@ -93,6 +94,10 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 
     fn part(&mut self, part: &[u8], left: usize) {
         self.0.forward_part(part, left);
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.has_room()
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -662,30 +667,32 @@ impl SqlSession {
             return Err(Error::unsupported("this query over several shards has columns of other types than on one")
                 .with_hint("Cast its columns to the types that are wanted."));
         }
-        let (mut held, store) = (None, Arc::clone(self.shared.engine.store()));
-        let mut charge = |bytes: usize| held.get_or_insert_with(|| store.reservation()).grow(bytes);
+        // A portal of any name keeps its charge; what is charged here is for the engine's values.
+        let mut charges = Charges::new(self.shared.engine.store(), "");
         let (values, given) =
-            super::read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charge)?;
+            read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charges)?;
+        let held = charges.finish()?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter with such a number"));
         }
         let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
         (inner.source, inner.held, inner.number) = (portal.source.clone(), held, portal.number);
         let executed = Box::pin(self.run(&mut inner, rows_max, sink, describe)).await?;
+        inner.own = portal.own.take();
         *portal = inner;
         Ok(executed)
     }
 }
 
 /// Bind of a statement about shards, which the client calls `name`, to an empty portal: its values stay what they are. `spare` is the memory
-/// of others; `store` pays for long ones.
+/// of others.
 ///
 /// # Errors
 /// 08P01 for a wrong number of values or formats; 53200.
 pub(super) fn bind<'a>(
     portal: &mut Portal,
     spare: &mut Option<RawParameters>,
-    store: &Arc<Store>,
+    mut charges: Charges<'_>,
     (name, prepared): (&str, &mut Prepared),
     parameters: impl Iterator<Item = ValueOf<'a>>,
     result_formats: &[ValueFormat],
@@ -695,13 +702,10 @@ pub(super) fn bind<'a>(
     let Kind::Sharded(plan) = &planned.kind else { return Err(not_sharded()) };
     let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
     let mut raw = spare.take().unwrap_or_default();
-    let mut held: Option<Reservation> = None;
     for (format, value) in parameters {
+        charges.add(size_of::<(ValueFormat, Option<Range<usize>>)>() + value.map_or(0, <[u8]>::len))?;
         let range = match value {
             Some(value) => {
-                if value.len() >= LONG_BYTES {
-                    held.get_or_insert_with(|| store.reservation()).grow(value.len())?;
-                }
                 let start = raw.bytes.len();
                 raw.bytes.extend_from_slice(value);
                 Some(start..raw.bytes.len())
@@ -724,7 +728,7 @@ pub(super) fn bind<'a>(
     let (planned, source) = (Arc::clone(planned), Arc::clone(&prepared.source));
     portal.formats = prepared.formats_for(columns, result_formats)?;
     (portal.statement, portal.source) = (Some(planned), Some(source));
-    (portal.held, portal.raw) = (held, Some(raw));
+    (portal.held, portal.raw) = (charges.finish()?, Some(raw));
     Ok(())
 }
 
@@ -743,11 +747,12 @@ fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Exec
     let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next().filter(|_| has_rows) {
-                Some("SELECT") => Some(Tag::Counted("SELECT")),
-                Some("UPDATE") => Some(Tag::Counted("UPDATE")),
-                Some("DELETE") => Some(Tag::Counted("DELETE")),
-                Some("INSERT") => Some(Tag::Counted("INSERT 0")),
+            let counted = match tag.first_word() {
+                _ if !has_rows => None,
+                b"SELECT" => Some(Tag::Counted("SELECT")),
+                b"UPDATE" => Some(Tag::Counted("UPDATE")),
+                b"DELETE" => Some(Tag::Counted("DELETE")),
+                b"INSERT" => Some(Tag::Counted("INSERT 0")),
                 _ => None,
             };
             *progress = counted.map_or(Progress::Done, Progress::Ended);

@@ -5,6 +5,7 @@
 //! answers in order and, after an error, nothing more up to its Sync. Any other message ends the pipeline, which is
 //! then sent and answered first.
 
+use std::pin::pin;
 use std::time::Instant;
 
 use ashlar_base::{Result, clock};
@@ -93,6 +94,10 @@ impl<S: RowSink> Taker for Answers<'_, S> {
         self.ended.push((*tag, clock::monotonic()));
     }
 
+    fn has_room(&self) -> bool {
+        self.sink.has_room()
+    }
+
     async fn ready(&mut self) -> Result<()> {
         self.sink.ready().await
     }
@@ -163,7 +168,7 @@ impl SqlSession {
         let (sent, min_severity) = (clock::monotonic(), self.settings.min_severity);
         let ended = Vec::with_capacity(ahead.queued.len());
         let mut answers = Answers { sink, ahead: &ahead, begun: 0, min_severity, ended };
-        let answered = self.on_remote(ahead.place, is_write, &mut answers, |lease| lease.queue_sync()).await;
+        let answered = pin!(self.on_remote(ahead.place, is_write, &mut answers, |lease| lease.queue_sync())).await;
         let mut ended = answers.ended;
         let done = self.note_ahead(&ahead.queued, &ended, sent, answered);
         // The last one is still there, unless another has its name.

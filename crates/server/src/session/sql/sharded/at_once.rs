@@ -4,6 +4,7 @@
 //! before, as `tests/allocations.rs` of this crate verifies. It refuses nothing: a statement that is not this simple
 //! takes the general path, and so does a change that its connection does not know yet.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -155,13 +156,14 @@ impl SqlSession {
         let Queued { on, is_write, is_as_sent, started } = queued;
         let (ended, now) = match on {
             On::Lent(mut lease) => {
-                let ended = self.on_lent(&mut lease, is_write, sink).await;
+                let ended = pin!(self.on_lent(&mut lease, is_write, sink)).await;
                 let now = clock::monotonic();
                 lease.give_back(now);
                 (ended, now)
             }
             On::Transaction(place) => {
-                let ended = self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await;
+                let mut taker = Forwarding(sink);
+                let ended = pin!(self.on_remote(place, is_write, &mut taker, |_| {})).await;
                 (ended, clock::monotonic())
             }
         };

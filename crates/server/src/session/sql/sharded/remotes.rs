@@ -1,5 +1,6 @@
 //! A transaction's connections to shards: opened when it first touches a shard, ended together.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,7 +96,7 @@ impl SqlSession {
         taker: &mut T,
         queue: impl FnOnce(&mut Lease),
     ) -> Result<Ended> {
-        self.on_remote_unless(place, is_write, taker, queue, std::future::pending()).await
+        pin!(self.on_remote_unless(place, is_write, taker, queue, std::future::pending())).await
     }
 
     /// The same, and stops it where nobody wants its answer any more: the connection is of use afterwards.
@@ -134,7 +135,7 @@ impl SqlSession {
                 }
             }
         };
-        let ended = answered(&mut remote.lease, taker, cancel, broken).await;
+        let ended = pin!(answered(&mut remote.lease, taker, cancel, broken)).await;
         let notices = remote.lease.take_notices();
         self.pass_notices(notices);
         ended
@@ -147,7 +148,15 @@ impl SqlSession {
         is_write: bool,
         sink: &mut S,
     ) -> Result<Ended> {
-        let ended = answered(lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
+        let ended = {
+            let (cancel, mut taker) = (&self.cancel, Forwarding(sink));
+            // Nothing else stops it: of what only a transaction needs nothing is made.
+            let stopped = async move {
+                cancel.cancelled_here().await;
+                cancel.error()
+            };
+            pin!(lease.answer_unless(&mut taker, stopped)).await
+        };
         self.pass_notices(lease.take_notices());
         if is_write && ended.is_ok() {
             sink.settled();
@@ -282,7 +291,7 @@ pub(super) async fn answered<T: Taker>(
             error = broken => error,
         }
     };
-    lease.answer_unless(taker, stopped).await
+    pin!(lease.answer_unless(taker, stopped)).await
 }
 
 /// Stops what is awaited with the session's statement: its connection is closed then.
