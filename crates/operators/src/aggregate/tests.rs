@@ -90,7 +90,9 @@ pub(crate) struct Wanted(
 pub(crate) fn aggregate(schema: &SchemaRef, wanted: &Wanted) -> Arc<AggregateFunctionExpr> {
     let arg = if wanted.1 == "*" { lit(1_i64) } else { col(wanted.1, schema).unwrap() };
     let name = format!("{}({}) {} {:?}", wanted.0.name(), wanted.1, wanted.2, wanted.3);
-    let builder = AggregateExprBuilder::new(Arc::clone(&wanted.0), vec![arg]).schema(Arc::clone(schema)).alias(name);
+    // What stands between texts.
+    let args = if wanted.0.name() == "string_agg" { vec![arg, lit(",")] } else { vec![arg] };
+    let builder = AggregateExprBuilder::new(Arc::clone(&wanted.0), args).schema(Arc::clone(schema)).alias(name);
     let builder = if wanted.2 { builder.distinct() } else { builder };
     Arc::new(builder.build().unwrap())
 }

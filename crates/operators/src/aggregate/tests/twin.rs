@@ -13,8 +13,9 @@ use super::*;
 use crate::aggregate::exec::HashAggregateExec;
 use crate::hash_table::hash::Secret;
 
-/// Seeds that every run has.
+/// Seeds that every run has, of one set of keys and of several.
 const SEEDS: u64 = 60;
+const SEEDS_OF_SETS: u64 = 40;
 
 /// Columns of values.
 const VALUES: [&str; 11] =
@@ -25,6 +26,8 @@ const VALUES: [&str; 11] =
 struct Shape {
     drawn: Drawn,
     columns: Vec<&'static str>,
+    /// Sets of these, of which those are left out where it says so; `None` for all of them once.
+    sets: Option<Vec<Vec<bool>>>,
     output_rows: usize,
     /// By how much the memory is divided that it takes when it may take all; 1 for all of it.
     share: usize,
@@ -42,12 +45,31 @@ impl Shape {
         Self {
             drawn: Drawn::of(&mut lot, seed, rows, keys),
             columns,
+            sets: None,
             output_rows: lot.one_of(&[10, 500, 8192]),
             share: lot.one_of(&[1, 2, 6, 20]),
             // Each group is compared with all that were there before it.
             is_colliding: rows <= 500 && lot.below(3) == 0,
             aggregates: lot.below(1 << aggregates(u64::MAX).len()) & lot.below(1 << aggregates(u64::MAX).len()),
         }
+    }
+
+    /// Of one to five sets of keys, the last of them perhaps the first once more, and perhaps without any key.
+    fn in_sets(seed: u64) -> Self {
+        let drawn = Self::drawn(seed);
+        let mut lot = Lot::of(seed.wrapping_add(1 << 40));
+        let count = 1 + lot.below(4);
+        let mut set = || -> Vec<bool> { drawn.columns.iter().map(|_| lot.below(2) == 0).collect() };
+        let mut sets: Vec<Vec<bool>> = (0..count).map(|_| set()).collect();
+        if lot.below(3) == 0 {
+            sets.push(sets[0].clone());
+        }
+        Self { sets: Some(sets), ..drawn }
+    }
+
+    /// Columns of the results before those of the aggregates.
+    fn key_count(&self) -> usize {
+        self.columns.len() + usize::from(self.sets.is_some())
     }
 
     fn value_columns(&self) -> Vec<ArrayRef> {
@@ -174,12 +196,53 @@ fn naive(wanted: &Wanted, values: &[ScalarValue], result: &DataType) -> ScalarVa
     }
 }
 
+/// The number by which the groups of a set are known, the last of these: a bit for each key that is left out, and before them how often the set
+/// was there before.
+fn number_of(sets: &[Vec<bool>]) -> Option<u64> {
+    let (set, before) = sets.split_last()?;
+    let bits = set.iter().fold(0, |bits, is_left_out| bits << 1 | u64::from(*is_left_out));
+    let times = before.iter().filter(|other| *other == set).count() as u64;
+    Some(times << set.len() | bits)
+}
+
 /// The groups of rows; `schema` is of the results.
-fn twin(rows: &RecordBatch, keys: &[&str], wanted: &[Wanted], schema: &Schema) -> Groups {
+fn twin(rows: &RecordBatch, shape: &Shape, wanted: &[Wanted], schema: &Schema) -> Groups {
+    let keys = &shape.columns[..];
+    let Some(sets) = &shape.sets else {
+        return twin_of_set(rows, keys, None, wanted, schema);
+    };
+    let mut groups = Groups::new();
+    for (at, set) in sets.iter().enumerate() {
+        groups.extend(twin_of_set(rows, keys, Some((&set[..], number_of(&sets[..=at]).unwrap())), wanted, schema));
+    }
+    groups
+}
+
+/// The groups by one set of keys, with its number, or by all keys.
+fn twin_of_set(
+    rows: &RecordBatch,
+    keys: &[&str],
+    set: Option<(&[bool], u64)>,
+    wanted: &[Wanted],
+    schema: &Schema,
+) -> Groups {
+    let type_of = |column: usize| schema.field(column).data_type();
+    let number = set.map(|(_, number)| ScalarValue::UInt64(Some(number)).cast_to(type_of(keys.len())).unwrap());
+    let key_of = |value: &dyn Fn(&str) -> ScalarValue| -> Vec<ScalarValue> {
+        let of_column = |(place, name): (usize, &&str)| match set {
+            Some((set, _)) if set[place] => ScalarValue::try_from(type_of(place)).unwrap(),
+            _ => comparable(value(name)),
+        };
+        keys.iter().enumerate().map(of_column).chain(number.clone()).collect()
+    };
     let value = |name: &str, row: usize| ScalarValue::try_from_array(rows.column_by_name(name).unwrap(), row).unwrap();
     let mut groups: HashMap<Vec<ScalarValue>, Vec<Vec<ScalarValue>>> = HashMap::new();
+    // Without a key all rows are a group, even if there are none.
+    if set.is_some_and(|(set, _)| set.iter().all(|is_left_out| *is_left_out)) {
+        groups.insert(key_of(&|name| panic!("{name} is left out")), vec![Vec::new(); wanted.len()]);
+    }
     for row in 0..rows.num_rows() {
-        let key = keys.iter().map(|name| comparable(value(name, row))).collect();
+        let key = key_of(&|name| value(name, row));
         let of_group = groups.entry(key).or_insert_with(|| vec![Vec::new(); wanted.len()]);
         for (values, Wanted(_, column, _, filter)) in of_group.iter_mut().zip(wanted) {
             let is_taken = filter.is_none_or(|filter| value(filter, row) == ScalarValue::Boolean(Some(true)));
@@ -190,7 +253,7 @@ fn twin(rows: &RecordBatch, keys: &[&str], wanted: &[Wanted], schema: &Schema) -
         }
     }
     let results = |of_group: &[Vec<ScalarValue>]| -> Vec<ScalarValue> {
-        let fields = schema.fields().iter().skip(keys.len());
+        let fields = schema.fields().iter().skip(keys.len() + usize::from(set.is_some()));
         let each = wanted.iter().zip(of_group).zip(fields);
         each.map(|((wanted, values), field)| naive(wanted, values, field.data_type())).collect()
     };
@@ -213,16 +276,23 @@ fn check(shape: &Shape) -> bool {
     let rows = shape.made();
     let input = shape.drawn.table(&rows);
     let plan = || -> Arc<dyn ExecutionPlan> {
-        let plan = own(&input, &shape.columns, &aggregates(shape.aggregates));
+        let wanted = aggregates(shape.aggregates);
+        let plan = match &shape.sets {
+            None => own(&input, &shape.columns, &wanted),
+            Some(sets) => {
+                let stock = stock_by(&input, &grouping(&input, &shape.columns, sets), &wanted, false);
+                HashAggregates.optimize(stock, &ConfigOptions::default()).unwrap()
+            }
+        };
         let Some(own) = plan.downcast_ref::<HashAggregateExec>() else { panic!("{} of {shape:?}", plan.name()) };
         if shape.is_colliding { Arc::new(own.with_secret(Secret::colliding())) } else { plan }
     };
-    let expected = twin(&rows, &shape.columns, &aggregates(shape.aggregates), &plan().schema());
+    let expected = twin(&rows, shape, &aggregates(shape.aggregates), &plan().schema());
     let compare = |plan: &Arc<dyn ExecutionPlan>, memory: usize| {
         let config = SessionConfig::new().with_batch_size(shape.output_rows);
         let context = TaskContext::default().with_runtime(context(memory).runtime_env()).with_session_config(config);
         let found = run(Arc::clone(plan), Arc::new(context)).unwrap_or_else(|error| panic!("{shape:?}: {error}"));
-        let groups = groups_of(&found, shape.columns.len());
+        let groups = groups_of(&found, shape.key_count());
         assert_eq!((found.num_rows(), groups.len()), (expected.len(), expected.len()), "{shape:?}");
         for (key, results) in &expected {
             assert_eq!(groups.get(key), Some(results), "{key:?} of {shape:?}");
@@ -234,4 +304,9 @@ fn check(shape: &Shape) -> bool {
 #[test]
 fn groups_are_those_of_a_naive_twin() {
     for_each_seed(SEEDS, |seed| check(&Shape::drawn(seed)));
+}
+
+#[test]
+fn groups_of_sets_are_those_of_a_naive_twin() {
+    for_each_seed(SEEDS_OF_SETS, |seed| check(&Shape::in_sets(seed)));
 }
