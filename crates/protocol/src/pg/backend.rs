@@ -82,12 +82,15 @@ pub fn row_description<'a>(out: &mut Vec<u8>, columns: impl ExactSizeIterator<It
         out.extend_from_slice(&count_u16(columns.len()).to_be_bytes());
         for column in columns {
             string(out, column.name);
-            out.extend_from_slice(&column.table_oid.to_be_bytes());
-            out.extend_from_slice(&column.column_number.to_be_bytes());
-            out.extend_from_slice(&column.type_oid.to_be_bytes());
-            out.extend_from_slice(&column.typlen.to_be_bytes());
-            out.extend_from_slice(&column.typmod.to_be_bytes());
-            out.extend_from_slice(&column.format.code().to_be_bytes());
+            // Appended at once: the buffer is asked for room once for all of it.
+            let mut rest = [0; 18];
+            rest[..4].copy_from_slice(&column.table_oid.to_be_bytes());
+            rest[4..6].copy_from_slice(&column.column_number.to_be_bytes());
+            rest[6..10].copy_from_slice(&column.type_oid.to_be_bytes());
+            rest[10..12].copy_from_slice(&column.typlen.to_be_bytes());
+            rest[12..16].copy_from_slice(&column.typmod.to_be_bytes());
+            rest[16..].copy_from_slice(&column.format.code().to_be_bytes());
+            out.extend_from_slice(&rest);
         }
     });
 }

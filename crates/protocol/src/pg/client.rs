@@ -368,6 +368,26 @@ mod tests {
     }
 
     #[test]
+    fn columns_are_described_field_by_field() {
+        let column = backend::ColumnDescription {
+            name: "ab",
+            table_oid: 0x0102_0304,
+            column_number: 0x0506,
+            type_oid: 0x0708_090a,
+            typlen: 0x0b0c,
+            typmod: 0x0d0e_0f10,
+            format: ValueFormat::Binary,
+        };
+        let mut out = Vec::new();
+        backend::row_description(&mut out, [column, column].into_iter());
+        let fields: Vec<u8> = b"ab\0".iter().copied().chain(1..=16).chain([0, 1]).collect();
+        let expected = [&[b'T', 0, 0, 0, 48, 0, 2][..], &fields, &fields].concat();
+        assert_eq!(out, expected);
+        let described = DescribedColumn { name: "ab", type_oid: 0x0708_090a, typlen: 0x0b0c, typmod: 0x0d0e_0f10 };
+        assert_eq!(row_description(&out[HEADER_BYTES..]), Ok(vec![described, described]));
+    }
+
+    #[test]
     fn a_string_has_one_end_whatever_is_in_it() {
         let long = "0123456789".repeat(10);
         let long_with = format!("{long}\u{0}{long}\u{0}");

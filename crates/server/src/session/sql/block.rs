@@ -1,5 +1,6 @@
 //! The transaction block: BEGIN, COMMIT, ROLLBACK, savepoints, and the implicit transaction between two Syncs.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ashlar_base::clock;
@@ -100,7 +101,7 @@ impl SqlSession {
         if self.sync_now() {
             return Ok(());
         }
-        self.finish().await
+        pin!(self.finish()).await
     }
 
     /// The same where nothing is left to be committed, as nearly always; `false`: [`Self::sync`] has to be called.
@@ -134,14 +135,14 @@ impl SqlSession {
             }
         };
         // A transaction has written to a shard or to this server, but never to both.
-        let remote = self.commit_remote().await;
+        let remote = pin!(self.commit_remote()).await;
         let done = match self.transaction.take() {
             Some(transaction) if remote.is_err() => {
                 let engine = &self.shared.engine;
                 transaction.rollback(engine.catalog(), engine.store());
                 remote
             }
-            Some(transaction) => self.commit(transaction).await,
+            Some(transaction) => pin!(self.commit(transaction)).await,
             None => remote,
         };
         self.settings.end_transaction(done.is_ok());
@@ -247,7 +248,7 @@ impl SqlSession {
             }
             Block::Open => {}
         }
-        self.finish().await?;
+        pin!(self.finish()).await?;
         Ok(Executed::Complete("COMMIT".into()))
     }
 
@@ -267,7 +268,7 @@ impl SqlSession {
             read_only: Some(transaction.read_only),
             deferrable: Some(transaction.deferrable),
         });
-        let executed = if commits { self.commit_block().await? } else { self.rollback_block() };
+        let executed = if commits { pin!(self.commit_block()).await? } else { self.rollback_block() };
         self.block = Block::Open;
         if let Some(modes) = modes {
             self.set_modes(modes)?;

@@ -215,6 +215,10 @@ impl SqlSession {
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
             }
             Kind::Sharded(_) => Err(Error::internal("a statement about shards does not get here")),
+            // Every block begins and ends so: no box is made for these, or one that has room for nothing else.
+            Kind::Session(SessionCommand::Begin(modes)) => self.begin(*modes),
+            Kind::Session(SessionCommand::Commit) => Box::pin(self.commit_block()).await,
+            Kind::Session(SessionCommand::Rollback) => Ok(self.rollback_block()),
             Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }

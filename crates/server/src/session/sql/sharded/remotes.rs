@@ -210,7 +210,7 @@ impl SqlSession {
                     error = deadlock => error,
                 }
             };
-            let Committed { left, notices } = two_phase::commit(&fleet, leases, stop).await?;
+            let Committed { left, notices } = pin!(two_phase::commit(&fleet, leases, stop)).await?;
             self.pass_notices(notices);
             if !left.is_empty() {
                 let message = "the transaction is committed, and will be on some shards as soon as they can be reached";
@@ -222,7 +222,8 @@ impl SqlSession {
         }
         let Some(mut remote) = writers.pop() else { return Ok(()) };
         remote.lease.queue_query("COMMIT");
-        let ended = answered(&mut remote.lease, &mut Nothing, &self.cancel, std::future::pending()).await;
+        let (lease, mut nobody) = (&mut remote.lease, Nothing);
+        let ended = pin!(answered(lease, &mut nobody, &self.cancel, std::future::pending())).await;
         let notices = remote.lease.take_notices();
         self.pass_notices(notices);
         match ended {
