@@ -1,7 +1,7 @@
 //! Writers of the same keys at the same time: what a statement or a transaction promises holds whoever was first.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -41,6 +41,47 @@ fn on_conflict_never_ends_in_a_duplicate_key() {
         }
     });
     assert_eq!(own.value("SELECT count(*) || ' ' || sum(n) FROM meeting").unwrap(), "400 400");
+}
+
+/// One trip raises a number and gives back what it is then, to many clients at once, of both doors: each is given numbers of its own,
+/// and none is left out.
+#[test]
+fn a_number_that_is_raised_and_returned_is_given_once() {
+    const CLIENTS: usize = 16;
+    const TIMES: usize = 200;
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE ticket (id integer PRIMARY KEY, n bigint NOT NULL)").unwrap();
+    own.query("INSERT INTO ticket VALUES (1, 0)").unwrap();
+    let given = Mutex::new(Vec::new());
+    let raise_all = |raise: &mut dyn FnMut() -> u64| {
+        let numbers: Vec<u64> = (0..TIMES).map(|_| raise()).collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
+        given.lock().unwrap().extend(numbers);
+    };
+    thread::scope(|scope| {
+        for worker in 0..CLIENTS {
+            let (ashlar, raise_all) = (&ashlar, &raise_all);
+            scope.spawn(move || {
+                if worker % 4 == 0 {
+                    let mut keys = Client::connect(ashlar.resp()).unwrap();
+                    return raise_all(&mut || match keys.command(&["HINCRBY", "ticket:{1}", "n", "1"]).unwrap() {
+                        Reply::Integer(number) => number.cast_unsigned(),
+                        other => panic!("{other:?}"),
+                    });
+                }
+                let mut sql = ashlar.connect();
+                raise_all(&mut || {
+                    let number = sql.value("UPDATE ticket SET n = n + 1 WHERE id = 1 RETURNING n").unwrap();
+                    number.parse().unwrap()
+                });
+            });
+        }
+    });
+    let mut given = given.into_inner().unwrap();
+    given.sort_unstable();
+    assert_eq!(given, (1..=(CLIENTS * TIMES) as u64).collect::<Vec<u64>>());
+    assert_eq!(own.value("SELECT n FROM ticket").unwrap(), (CLIENTS * TIMES).to_string());
 }
 
 /// Each transaction moves one from a key to another and reads both, while SQL adds the two up.

@@ -20,6 +20,12 @@ const DAY_KEYS: u32 = 16_000;
 const DAY_BYTES: u64 = 12 << 20;
 const PARTITIONS: u16 = 16;
 
+/// Hours between which little is done: something every so many steps.
+const NIGHT: (i64, i64) = (12, 20);
+const STEPS_OF_NIGHT: i64 = 20;
+/// Rows that are used in the last hours of a night, at most: all that are left then.
+const ROWS_OF_NIGHT: u64 = 2_000;
+
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: u64 = 20_000;
 /// Values of one length that differ.
@@ -31,8 +37,34 @@ const NUMBERS: u64 = 500;
 /// readers keep their snapshots, and columns that they were lent, for up to an hour. The clock is one that the test moves.
 #[test]
 fn a_day_of_churn_is_charged_as_it_is_allocated() {
-    day(Eviction::None);
-    day(Eviction::Lru);
+    day(Rules { eviction: Eviction::None, bytes: DAY_BYTES, idle_ms: 0 });
+    day(Rules { eviction: Eviction::Lru, bytes: DAY_BYTES, idle_ms: 0 });
+}
+
+/// Likewise where rows end that nobody has used for hours: by day there is no room for as many, and at night hardly anybody uses any.
+#[test]
+fn a_day_and_a_night_without_use_leave_what_is_used() {
+    for eviction in [Eviction::Lru, Eviction::Random] {
+        day(Rules { eviction, bytes: DAY_BYTES * 5 / 6, idle_ms: 5 * HOUR_MS });
+    }
+}
+
+/// Which rows of the table leave by themselves.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    eviction: Eviction,
+    /// Bytes of the table at most.
+    bytes: u64,
+    /// How long a row may be unused; 0 for ever.
+    idle_ms: i64,
+}
+
+impl Rules {
+    /// Whether nothing is done in this step: in the night of those days whose rows may not be unused for long.
+    fn rests(self, step: i64) -> bool {
+        let is_night = (NIGHT.0..NIGHT.1).contains(&(step * STEP_MS / HOUR_MS));
+        self.idle_ms > 0 && is_night && step % STEPS_OF_NIGHT != 0
+    }
 }
 
 /// Knuth's linear congruential generator. `ASHLAR_SEED` says where it begins.
@@ -60,6 +92,8 @@ struct Written {
     length: usize,
     /// Milliseconds since 1970; none for a row that does not end.
     ends: Option<i64>,
+    /// When it was last used, likewise.
+    used: i64,
 }
 
 /// What the rows were given, by the numbers in their keys. Made beforehand: it allocates nothing later.
@@ -68,6 +102,8 @@ struct Twin<'b> {
     bytes: &'b [u8],
     /// Rows may have to make room for others.
     evicts: bool,
+    /// How long a row may be unused; 0 for ever.
+    idle_ms: i64,
 }
 
 impl<'b> Twin<'b> {
@@ -93,6 +129,9 @@ impl<'b> Twin<'b> {
                 let is_same = has_same_end && self.holds(number, &row.get(1), &row.get(2));
                 let kept = self.rows[number as usize];
                 assert!(is_same, "row {number}, {:?} until {:?}, was {kept:?}", row.get(1), row.expires_at());
+                // Uses are kept to the precision of a few milliseconds.
+                let idle = kept.map_or(0, |kept| now - kept.used);
+                assert!(self.idle_ms == 0 || idle < self.idle_ms + STEP_MS, "row {number} is unused for {idle} ms");
             }
             None => {
                 assert!(self.evicts || kept.is_none(), "row {number} is gone, it was {kept:?}");
@@ -169,15 +208,17 @@ struct Day<'b> {
 }
 
 impl<'b> Day<'b> {
-    fn new(bytes: &'b [u8], eviction: Eviction) -> Self {
+    fn new(bytes: &'b [u8], rules: Rules) -> Self {
         // A time in 2027.
         let wall = Arc::new(AtomicI64::new(1_800_000_000_000_000));
         let config = StoreConfig { partition_count: PARTITIONS, segment_rows_max: 4096, ..StoreConfig::default() };
         let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..config });
         let mut schema = Arc::unwrap_or_clone(table("kv", &[("key", BYTEA), ("n", INT8), ("value", BYTEA)]));
-        schema.life = LifeOptions { memory_max: DAY_BYTES, eviction, ..LifeOptions::default() };
+        let (eviction, max_idle_ms) = (rules.eviction, rules.idle_ms.unsigned_abs());
+        schema.life = LifeOptions { memory_max: rules.bytes, eviction, max_idle_ms, ..LifeOptions::default() };
         let region = store.create_region(Arc::new(schema)).expect("the table can be made");
-        let twin = Twin { rows: vec![None; DAY_KEYS as usize], bytes, evicts: eviction != Eviction::None };
+        let evicts = eviction != Eviction::None;
+        let twin = Twin { rows: vec![None; DAY_KEYS as usize], bytes, evicts, idle_ms: rules.idle_ms };
         Self { wall, store, region, twin }
     }
 
@@ -200,13 +241,13 @@ impl<'b> Day<'b> {
             _ => random.below(VALUE_BYTES_MAX),
         };
         let (n, from) = (random.below(NUMBERS) as i64, random.below(VALUES) as usize);
-        let given = Written { n, from, length: length as usize, ends: None };
+        let given = Written { n, from, length: length as usize, ends: None, used: now };
         let row = [key[0].clone(), Datum::Int8(n), Datum::Bytea(twin.value(given))];
         let done = match random.below(10) {
             0 => region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).map(|_| None),
             1 => {
                 region.get(&key, |row| twin.meets(number, row, now));
-                Ok(twin.rows[number as usize])
+                Ok(twin.rows[number as usize].map(|kept| Written { used: now, ..kept }))
             }
             2 => {
                 let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
@@ -231,6 +272,10 @@ impl<'b> Day<'b> {
             }
             Err(error) => {
                 assert_eq!(error.code(), ErrorCode::OutOfMemory, "{error}");
+                // It has been looked for, which is a use.
+                if let Some(kept) = &mut twin.rows[number as usize] {
+                    kept.used = now;
+                }
                 true
             }
         };
@@ -255,16 +300,18 @@ impl<'b> Day<'b> {
     }
 }
 
-fn day(eviction: Eviction) {
+fn day(rules: Rules) {
     let mut random = Random::new();
     let bytes: Vec<u8> = (0..VALUE_BYTES_MAX + VALUES).map(|_| random.below(256) as u8).collect();
-    let mut day = Day::new(&bytes, eviction);
+    let mut day = Day::new(&bytes, rules);
     let before = COUNTED.get().1;
     index(&day.region, 2, IndexKind::Btree);
     let mut readers = VecDeque::new();
     let (mut refused, mut most) = (0, 0);
     for step in 1..=DAY_MS / STEP_MS {
-        refused += u32::from(day.step(&mut random));
+        if !rules.rests(step) {
+            refused += u32::from(day.step(&mut random));
+        }
         day.wall.fetch_add(STEP_MS * 1000, Ordering::SeqCst);
         most = most.max(day.region.bytes());
         if step * STEP_MS % (15 * MINUTE_MS) == 0 {
@@ -281,20 +328,30 @@ fn day(eviction: Eviction) {
         }
         if step * STEP_MS % HOUR_MS == 0 {
             let (hour, now) = (step * STEP_MS / HOUR_MS, day.now());
-            assert_agrees(&day.store, before, &format!("{eviction:?}, hour {hour}, with readers"));
+            // Of little what nobody charges is a larger part.
+            let is_much = rules.idle_ms == 0 || day.region.bytes() > rules.bytes / 2;
+            if is_much {
+                assert_agrees(&day.store, before, &format!("{rules:?}, hour {hour}, with readers"));
+            }
             if hour % 6 == 0 {
                 readers.clear();
                 day.store.compact();
-                assert_agrees(&day.store, before, &format!("{eviction:?}, hour {hour}, without"));
+                if is_much {
+                    assert_agrees(&day.store, before, &format!("{rules:?}, hour {hour}, without"));
+                }
             }
             day.twin.meets_all(&day.store, &day.region, now);
+            let left = day.region.row_count();
+            assert!(rules.idle_ms == 0 || hour != NIGHT.1 || left < ROWS_OF_NIGHT, "{rules:?}: {left} rows are left");
         }
     }
     let ended = day.region.ended();
     // Above the bound is what was copied to give more back, while a reader still held what it takes the place of.
-    assert!(most <= DAY_BYTES + DAY_BYTES / 4 && most > DAY_BYTES * 9 / 10, "{most} bytes of {DAY_BYTES}");
+    let bound = rules.bytes;
+    assert!(most <= bound + bound / 4 && most > bound * 9 / 10, "{most} bytes of {bound}");
     assert!(ended.expired > 1_000, "{ended:?}");
-    match eviction {
+    match rules.eviction {
+        _ if rules.idle_ms > 0 => assert!(ended.evicted > 100, "{refused} refused, {ended:?}"),
         Eviction::None => assert!(refused > 1_000 && ended.evicted == 0, "{refused} refused, {ended:?}"),
         _ => assert!(ended.evicted > 1_000, "{refused} refused, {ended:?}"),
     }
