@@ -500,7 +500,7 @@ struct Run {
 impl Run {
     async fn start(self, mut small: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let (mut batches, mut rows) = (Vec::new(), 0);
-        let mut is_all = true;
+        let mut has_more = false;
         while let Some(batch) = small.next().await.transpose()? {
             rows += batch.num_rows();
             let bytes = batch.get_array_memory_size();
@@ -511,15 +511,18 @@ impl Run {
             }
             batches.push((batch, bytes));
             if rows > self.rows_max || !is_held {
-                is_all = false;
+                has_more = true;
                 break;
             }
         }
-        let access = if is_all { Some(self.access(&batches)?) } else { None };
-        if is_all {
+        // What the table is asked for is held until it has been read.
+        let asked = self.held.new_empty();
+        let is_asked = !has_more && asked.try_grow(self.bytes_of_keys(rows)?).is_ok();
+        let access = if is_asked { Some(self.access(&batches)?) } else { None };
+        if is_asked {
             self.looked_up.add(rows);
         }
-        let rest = (!is_all).then_some(small);
+        let rest = has_more.then_some(small);
         let schema = self.join.small.schema();
         let read = Read { schema: Arc::clone(&schema), batches: Mutex::new(Some((batches, rest, self.held))) };
         let read = StreamingTableExec::try_new(
@@ -539,8 +542,24 @@ impl Run {
         };
         let stream = plan.execute(0, self.context)?;
         let metrics = self.metrics;
-        let counted = stream.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        let counted = stream.inspect_ok(move |batch| {
+            let _charged = &asked;
+            metrics.record_output(batch.num_rows());
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.join.schema(), counted)))
+    }
+
+    /// Bytes of what the table is asked for by so many rows, at most: texts among it are parts of what is held.
+    fn bytes_of_keys(&self, rows: usize) -> Result<usize> {
+        let mut bytes = rows * (size_of::<Probe>() + self.join.sources.len() * size_of::<Value>());
+        for source in &self.join.sources {
+            if let Source::Joined(expr, ..) = source
+                && !expr.data_type(&self.join.small.schema())?.is_primitive()
+            {
+                bytes += self.held.size();
+            }
+        }
+        Ok(bytes)
     }
 
     /// The access path to the rows of the table that may match rows of the small side.

@@ -108,7 +108,7 @@ fn groups_that_no_hash_divides_are_made_block_by_block() {
     for keys in [&["id"][..], &["text"], &["wide"], &["text", "small"]] {
         check_undivided(&format!("{keys:?}"), &all, keys, &wanted);
     }
-    check_undivided("no aggregates", &all, &["id"], &Vec::new);
+    check_undivided("no aggregates", &all, &["id"], &|| vec![]);
 }
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| (0..200).map(|column| format!("column {column}")).collect());

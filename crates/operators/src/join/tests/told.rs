@@ -245,7 +245,7 @@ impl PartitionStream for Halved {
 
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (first, (half, rest)) = (self.first.clone(), self.ends.lock().take().unwrap());
-        let first = futures::stream::once(async move { Ok(first) });
+        let first = futures::stream::once(async move { Ok::<_, DataFusionError>(first) });
         let rest = futures::stream::once(async move {
             half.send(()).unwrap();
             rest.await.unwrap()
