@@ -22,6 +22,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use self::doorway::{Doorway, Lease};
+use super::meters;
 use super::seats::Seats;
 use crate::session::Shared;
 use crate::shutdown::{Phase, Stop};
@@ -77,6 +78,7 @@ async fn readyz(State(pages): State<Arc<Pages>>) -> (StatusCode, &'static str) {
 }
 
 async fn metrics_page(State(pages): State<Arc<Pages>>) -> impl IntoResponse {
+    meters::tell();
     let mut page = pages.recorder.render();
     pages.write_gauges(&mut page);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page)

@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use self::extended::Due;
 use self::sink::Sink;
 use super::idle::IdleTimer;
+use super::meters::Counted;
 use super::seats::Seat;
 use super::turn::Turn;
 use super::wire::{Inbox, Outbox, reset_by_client};
@@ -445,18 +446,11 @@ impl Connection {
         if filled { Ok(()) } else { Err(End::Left) }
     }
 
-    /// Hands what was counted to the shared counters.
+    /// Hands what was counted to the counters of the door.
     fn count(&mut self) {
-        let meters = &self.context.meters;
-        meters.received.increment(self.inbox.take_read());
-        meters.sent.increment(self.outbox.take_written());
-        meters.writes.increment(self.outbox.take_writes());
-        if self.statements > 0 {
-            meters.statements.increment(std::mem::take(&mut self.statements));
-        }
-        if self.rows > 0 {
-            meters.rows.increment(std::mem::take(&mut self.rows));
-        }
+        let (received, sent, writes) = (self.inbox.take_read(), self.outbox.take_written(), self.outbox.take_writes());
+        let (statements, rows) = (std::mem::take(&mut self.statements), std::mem::take(&mut self.rows));
+        self.context.meters.count(Counted { received, sent, writes, statements, rows });
     }
 
     /// Says why, if there is something to say, and closes.

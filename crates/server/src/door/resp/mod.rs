@@ -19,6 +19,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::idle::IdleTimer;
+use super::meters::Counted;
 use super::turn::Turn;
 use super::wire::{Inbox, Outbox};
 use super::{Context, FAREWELL};
@@ -232,15 +233,11 @@ impl Connection {
         if filled { Ok(()) } else { Err(End::Left) }
     }
 
-    /// Hands what was counted to the shared counters.
+    /// Hands what was counted to the counters of the door.
     fn count(&mut self) {
-        let meters = &self.context.meters;
-        meters.received.increment(self.inbox.take_read());
-        meters.sent.increment(self.outbox.take_written());
-        meters.writes.increment(self.outbox.take_writes());
-        if self.commands > 0 {
-            meters.statements.increment(std::mem::take(&mut self.commands));
-        }
+        let (received, sent, writes) = (self.inbox.take_read(), self.outbox.take_written(), self.outbox.take_writes());
+        let statements = std::mem::take(&mut self.commands);
+        self.context.meters.count(Counted { received, sent, writes, statements, rows: 0 });
     }
 
     /// Sends the last words, if there are any, and closes.
