@@ -165,6 +165,23 @@ fn cost(run: impl FnOnce()) -> (Cost, Cost) {
     (door, door.plus(BESIDE.read().since(before.1)))
 }
 
+/// How often something is run until it is known what it takes.
+const SAMPLES: usize = 8;
+
+/// What each of so many requests takes of the door's thread: allocations and bytes. The same thread looks after connections to shards and
+/// the like now and then; what a request takes is in each sample, and so in the least of them.
+fn least(requests: u64, mut run: impl FnMut()) -> (f64, f64) {
+    let mut least = (f64::MAX, f64::MAX);
+    for _ in 0..SAMPLES {
+        let (allocations, bytes) = cost(&mut run).0.each(requests);
+        least = (least.0.min(allocations), least.1.min(bytes));
+        if least == (0.0, 0.0) {
+            break;
+        }
+    }
+    least
+}
+
 /// Commands that one write sends.
 const PIPELINE: usize = 100;
 
@@ -202,7 +219,7 @@ impl Dialogue {
     fn cost_each(&mut self, stream: &mut TcpStream) -> (f64, f64) {
         const TIMES: usize = 100;
         self.hold(stream, 10);
-        cost(|| self.hold(stream, TIMES)).0.each((TIMES * PIPELINE) as u64)
+        least((TIMES * PIPELINE) as u64, || self.hold(stream, TIMES))
     }
 }
 
@@ -248,7 +265,7 @@ fn commands_on_plain_keys_allocate_nothing() {
             }
         };
         ask(100);
-        assert_eq!(cost(|| ask(2000)).0, Cost { allocations: 0, bytes: 0 });
+        assert_eq!(least(2000, || ask(2000)), nothing);
     });
 }
 
@@ -303,7 +320,7 @@ fn counting_up_allocates_where_columns_grow_only() {
             }
         };
         ask(10);
-        assert_eq!(cost(|| ask(100)).0, Cost { allocations: 0, bytes: 0 });
+        assert_eq!(least(100, || ask(100)), (0.0, 0.0));
     });
 }
 
@@ -423,7 +440,7 @@ fn prepared_lookups_allocate_little() {
             }
         };
         by_key(100);
-        let (allocations, bytes) = cost(|| by_key(TIMES)).0.each(TIMES);
+        let (allocations, bytes) = least(TIMES, || by_key(TIMES));
         eprintln!("by key: {allocations} allocations, {bytes} bytes");
         assert!(allocations <= KEY_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for a SELECT by key");
         assert!(bytes <= KEY_BYTES, "{allocations} allocations of {bytes} bytes for a SELECT by key");
@@ -436,8 +453,8 @@ fn prepared_lookups_allocate_little() {
         };
         // Until the compactor has said where values are, every partition is asked.
         poll("the index has no directory", || cost(|| by_value(10)).0.each(10).1 < 4096.0);
-        let (door, all) = cost(|| by_value(TIMES));
-        let (allocations, bytes) = door.each(TIMES);
+        let (allocations, bytes) = least(TIMES, || by_value(TIMES));
+        let (_, all) = cost(|| by_value(TIMES));
         eprintln!("by value: {allocations} allocations, {bytes} bytes; of all threads {:?}", all.each(TIMES));
         assert!(allocations <= VALUE_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for a SELECT by value");
         assert!(all.each(TIMES).1 < 4096.0, "{:?} for a SELECT by an indexed value", all.each(TIMES));
@@ -461,7 +478,7 @@ fn prepared_changes_of_a_row_that_comes_back_allocate_little() {
                 }
             };
             change(TIMES);
-            let (allocations, bytes) = cost(|| change(TIMES)).0.each(TIMES);
+            let (allocations, bytes) = least(TIMES, || change(TIMES));
             eprintln!("SET {set}: {allocations} allocations, {bytes} bytes");
             assert!(allocations <= CHANGE_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for SET {set}");
             assert!(bytes <= CHANGE_BYTES, "{allocations} allocations of {bytes} bytes for SET {set}");
@@ -500,7 +517,7 @@ fn texts_of_one_shard(sql: &mut Sql) {
             }
             // The first one is parsed, and finds the connection.
             sql.query(&text(0));
-            let (allocations, bytes) = cost(|| (1..=TIMES).for_each(|id| sql.query(&text(id)))).0.each(TIMES);
+            let (allocations, bytes) = least(TIMES, || (1..=TIMES).for_each(|id| sql.query(&text(id))));
             eprintln!("text of {what}, in a block: {block}: {allocations} allocations, {bytes} bytes");
             assert!(allocations <= TEXT_ALLOCATIONS, "{what}: {allocations} allocations of {bytes} bytes");
             if block {
@@ -549,10 +566,7 @@ fn prepared_statements_of_one_shard_allocate_nothing() {
                     }
                 };
                 run(100);
-                // The connections of the pool, and the ways to servers, are looked after now and then on the same thread. What a request
-                // takes is in each of the four.
-                let mut each = (0..3).map(|_| cost(|| run(TIMES)).0.each(TIMES));
-                let each = each.find(|each| *each == (0.0, 0.0)).unwrap_or_else(|| cost(|| run(TIMES)).0.each(TIMES));
+                let each = least(TIMES, || run(TIMES));
                 found.push(format!("{what}, in a block: {block}: {each:?}"));
                 if block {
                     sql.query("COMMIT");
@@ -564,6 +578,8 @@ fn prepared_statements_of_one_shard_allocate_nothing() {
         texts_of_one_shard(&mut sql);
         sql.query("DROP TABLE plain");
         sql.query("DROP TABLE renamed");
+        // Nobody looks after it any more while other tests count.
+        sql.query("DROP SERVER one CASCADE");
         assert!(more.is_empty(), "{more:#?}");
     });
 }

@@ -1,5 +1,6 @@
 //! A PostgreSQL for the tests of this folder: of the machine's newest version, without fsync, on a port that was free.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -29,21 +30,39 @@ impl Shard {
         let mut init = program("initdb", &dir, owner);
         init.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"]);
         assert!(init.arg(&data).status().unwrap().success(), "initdb");
-        #[expect(clippy::disallowed_methods, reason = "asks the system for a port that is free, and listens to nobody")]
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut serve = program("postgres", &dir, owner);
-        serve.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
-        for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "timezone=UTC"] {
-            serve.args(["-c", setting]);
-        }
-        let shard = Shard { process: serve.spawn().unwrap(), dir, address };
         let deadline = clock::monotonic() + PATIENCE;
-        while net::connect_blocking(address, PATIENCE).is_err() {
+        loop {
+            #[expect(clippy::disallowed_methods, reason = "asks the system for a free port, and listens to nobody")]
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let mut serve = program("postgres", &dir, owner);
+            serve.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
+            for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "timezone=UTC"] {
+                serve.args(["-c", setting]);
+            }
+            let mut process = serve.spawn().unwrap();
+            // It ends at once where another process has taken the port meanwhile.
+            while process.try_wait().unwrap().is_none() {
+                if lets_in(address) {
+                    return Shard { process, dir, address };
+                }
+                assert!(clock::monotonic() < deadline, "PostgreSQL does not start");
+                std::thread::yield_now();
+            }
             assert!(clock::monotonic() < deadline, "PostgreSQL does not start");
-            std::thread::yield_now();
         }
-        shard
     }
+}
+
+/// Whether it lets somebody in: it listens before it does.
+fn lets_in(address: SocketAddr) -> bool {
+    let Ok(mut stream) = net::connect_blocking(address, PATIENCE) else { return false };
+    let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    let mut kind = [0];
+    let answers = stream.set_read_timeout(Some(PATIENCE)).is_ok()
+        && stream.write_all(&[&length[..], body].concat()).is_ok()
+        && stream.read_exact(&mut kind).is_ok();
+    answers && kind == *b"R"
 }
 
 impl Drop for Shard {
