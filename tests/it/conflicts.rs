@@ -444,7 +444,7 @@ fn indexes_come_and_go_while_others_write() {
             let before = done.each_ref().map(|done| done.load(Ordering::SeqCst));
             let has_failed = || workers.iter().any(|worker| worker.is_finished());
             let goes_on = || done.iter().zip(before).all(|(done, before)| done.load(Ordering::SeqCst) >= before + 2);
-            wait_for(Duration::from_secs(60), || goes_on() || has_failed()) && !has_failed()
+            wait_for(Duration::from_secs(180), || goes_on() || has_failed()) && !has_failed()
         };
         for round in 0..ROUNDS {
             for (name, on) in indexes {

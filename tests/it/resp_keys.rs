@@ -7,11 +7,16 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply, encode};
 use ashlar_tests::{Ashlar, Options, Redis};
+
+use crate::conflicts::End;
+
+/// How long something that is bound to happen may take.
+const SOON: Duration = Duration::from_secs(120);
 
 fn client(ashlar: &Ashlar) -> Client {
     Client::connect(ashlar.resp()).unwrap()
@@ -146,16 +151,21 @@ fn mset_is_seen_whole_or_not_at_all() {
                 }
             });
         }
+        let _end = End(&stop);
         let mut reader = client(&ashlar);
         let mut command = vec!["MGET"];
         command.extend(keys.iter().map(String::as_str));
         let mut seen = HashSet::new();
-        for _ in 0..2000 {
+        let begin = Instant::now();
+        // And until the writers have got through, which begin when they have a processor.
+        for round in 0.. {
+            if round >= 2000 && (seen.len() > 1 || begin.elapsed() > SOON) {
+                break;
+            }
             let Reply::Array(values) = reader.command(&command).unwrap() else { panic!("MGET answers an array") };
             assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
             seen.insert(values[0].text());
         }
-        stop.store(true, Ordering::Relaxed);
         assert!(seen.len() > 1, "the writers never got through");
     });
 }
@@ -178,8 +188,14 @@ fn keys_that_come_and_go_together_are_all_there_or_none() {
                 writer.command(&command("DEL", None)).unwrap();
             }
         });
+        let _end = End(&stop);
         let mut reader = client(&ashlar);
-        for round in 0..4000 {
+        let begin = Instant::now();
+        // And until the writer has got through, which begins when it has a processor.
+        for round in 0.. {
+            if round >= 4000 && (seen.len() > 1 || begin.elapsed() > SOON) {
+                break;
+            }
             let verb = if round % 2 == 0 { "EXISTS" } else { "TOUCH" };
             match reader.command(&command(verb, None)).unwrap() {
                 Reply::Integer(count @ (0 | 8)) => {
@@ -188,7 +204,6 @@ fn keys_that_come_and_go_together_are_all_there_or_none() {
                 other => parts.push((verb, other)),
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(parts.is_empty(), "parts of what comes and goes as a whole: {parts:?}");
     assert_eq!(seen.len(), 2, "the writer never got through");
