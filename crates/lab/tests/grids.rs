@@ -200,10 +200,10 @@ fn noop_server(folder: &Path, value_bytes: &str) -> (Child, String) {
 #[test]
 fn a_client_in_java_offers_its_rate_and_finds_wrong_answers() {
     let (guard, path) = folder();
-    let rate = ["kv-mixed", "--target", "lettuce=noop", "--keys", "500", "--seconds", "2", "--rate", "100"];
+    let rate = ["kv-mixed", "--target", "lettuce=noop", "--keys", "500", "--seconds", "5", "--rate", "100"];
     let text = ends(run(&path, &rate), 0);
     assert!(text.contains("the harness alone (lettuce=noop, 2 threads): throughput"), "{text}");
-    assert_eq!(record(&path)["measurements"][0]["operations"], 200);
+    assert_eq!(record(&path)["measurements"][0]["operations"], 500);
 
     let (mut server, address) = noop_server(guard.path(), "50");
     let target = format!("lettuce={address}");

@@ -47,6 +47,19 @@ fn short_run(folder: &Path, arguments: &[&str]) -> Command {
     run(folder, &[arguments, &["--keys", "500", "--repeat", "2"]].concat())
 }
 
+/// Seconds of a window that is long: who does something in it comes in time, also where the machine stands still for a while.
+const SECONDS: &str = "6";
+
+/// A run of these arguments with such windows.
+fn long_run(folder: &Path, arguments: &[&str]) -> Command {
+    let mut flags = SHORT.to_vec();
+    let seconds = flags.iter().position(|flag| *flag == "--seconds").unwrap() + 1;
+    flags[seconds] = SECONDS;
+    let mut command = lab(&["run"]);
+    command.args(arguments).args(flags).arg("--out").arg(folder);
+    command
+}
+
 /// What it printed on standard output, and on standard error.
 fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -287,10 +300,11 @@ fn a_postgres_is_measured_through_what_stands_before_it() {
 #[test]
 fn an_open_loop_offers_its_rate() {
     let (_guard, path) = folder();
-    succeeds(short_run(&path, &["kv-batch", "--target", "noop", "--rate", "200", "--batch", "10"]));
+    let load = ["kv-batch", "--target", "noop", "--rate", "200", "--batch", "10", "--keys", "500", "--repeat", "2"];
+    succeeds(long_run(&path, &load));
     for one in record(&path)["measurements"].as_array().unwrap() {
         // Every request that was due in the window, whether it could be sent in time or not.
-        assert_eq!(one["operations"], 200, "{one}");
+        assert_eq!(one["operations"], 1200, "{one}");
     }
 }
 
@@ -353,8 +367,10 @@ fn a_terminal_sees_how_far_it_is() {
     }
     let (_guard, path) = folder();
     let program = env!("CARGO_BIN_EXE_ashlar-lab");
-    let words = ["run", "kv-get", "--target", "noop", "--keys", "200000", "--repeat", "1", "--out"];
-    let line = format!("'{program}' {} '{}' {}", words.join(" "), path.display(), SHORT.join(" "));
+    let words = ["run", "kv-get", "--target", "noop", "--keys", "400000", "--repeat", "1", "--out"];
+    // Long enough for bars to be drawn, also where the machine stands still for a while.
+    let flags = SHORT.join(" ").replace("--seconds 1", "--seconds 4");
+    let line = format!("'{program}' {} '{}' {flags}", words.join(" "), path.display());
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
     command.env("TERM", "xterm").env("COLUMNS", "120");

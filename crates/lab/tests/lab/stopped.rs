@@ -2,24 +2,10 @@
 
 use std::io::{BufRead, Read, Write};
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
-use super::{SHORT, fails, folder, lab, record, signal, started, succeeds, texts};
-
-/// Seconds of a window in which something is done: who does it comes in time, also where the machine stands still for a while.
-const SECONDS: &str = "6";
-
-/// A run of these arguments with such windows.
-fn long_run(folder: &Path, arguments: &[&str]) -> Command {
-    let mut flags = SHORT.to_vec();
-    let seconds = flags.iter().position(|flag| *flag == "--seconds").unwrap() + 1;
-    flags[seconds] = SECONDS;
-    let mut command = lab(&["run"]);
-    command.args(arguments).args(flags).arg("--out").arg(folder);
-    command
-}
+use super::{fails, folder, lab, long_run, record, signal, started, succeeds, texts};
 
 /// Sends one statement as PostgreSQL's simple protocol has it, and waits until it is done: what a client of another kind would do.
 fn execute(address: &str, sql: &str) {
