@@ -1,7 +1,7 @@
 //! Many tables of groups, chosen by some bits of the hash. Each has a lock, which is held for some rows of a batch at a time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
@@ -12,7 +12,7 @@ use super::partition::{Files, Partition, Portion};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Packed;
-use crate::memory::{Charge, Memory, Wish, is_full};
+use crate::memory::{Charge, Memory, Wish, is_array_full, is_full};
 
 /// Bits of the hash that say which table a row belongs to.
 const BITS: u32 = 6;
@@ -20,6 +20,10 @@ const BITS: u32 = 6;
 pub(crate) const PARTITIONS: usize = 1 << BITS;
 /// The bits behind the tag.
 const SHIFT: u32 = 8;
+/// Bytes of groups that came from a file and are taken whether the pool has them or not, where no table has several that may leave: a group
+/// has to be there as a whole once. One that is larger fails where the pool has no more.
+const GROUPS_BYTES: usize = 4 << 20;
+
 /// See the module.
 pub(crate) struct Partitions {
     tables: Vec<Mutex<Partition>>,
@@ -28,6 +32,9 @@ pub(crate) struct Partitions {
     level: usize,
     /// Groups that were made, those that have left memory among them, some of them several times.
     made: AtomicUsize,
+    /// Of rows that came from a file: the hash of the first of them, and whether there were others.
+    one: OnceLock<u64>,
+    is_several: AtomicBool,
 }
 
 /// The order of a batch by its partitions, kept to be used again; charged.
@@ -100,6 +107,8 @@ impl Partitions {
             secret,
             level,
             made: AtomicUsize::new(0),
+            one: OnceLock::new(),
+            is_several: AtomicBool::new(false),
         })
     }
 
@@ -112,7 +121,7 @@ impl Partitions {
     /// elsewhere.
     ///
     /// # Errors
-    /// Where neither memory nor the disk has room for them; what the aggregates find.
+    /// Where neither memory nor the disk has room for them, as where one group alone has more than there is memory; what the aggregates find.
     pub(crate) fn add(
         &self,
         spec: &Spec,
@@ -123,6 +132,7 @@ impl Partitions {
         order: &mut Order,
     ) -> Result<()> {
         let starts = order.put(&batch.packed, self.secret);
+        self.look_at(&order.hashes);
         order.settle(&files.memory);
         // Numbers of rows are lent to an array and not copied.
         let indices = UInt32Array::from(std::mem::take(&mut order.rows));
@@ -147,8 +157,7 @@ impl Partitions {
                 let filters: Vec<Option<BooleanArray>> =
                     filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
                 let Order { hashes, rows, ids, .. } = &mut *order;
-                let rows = &rows[at..end];
-                let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+                let rows = Portion { batch, hashes, rows: &rows[at..end], values: &values, filters: &filters, to_come };
                 let mut table = self.tables[partition].lock();
                 let before = table.len();
                 let added = table.add_some(&rows, wish, ids);
@@ -157,9 +166,7 @@ impl Partitions {
                 match added {
                     Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
-                        if !self.spill_largest(spec, files)? {
-                            wish = Wish::Anyway;
-                        }
+                        wish = self.make_room(spec, files, &values, error)?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -169,14 +176,51 @@ impl Partitions {
         Ok(())
     }
 
-    /// Puts the groups of the table with the most bytes out of memory; whether there was one.
-    fn spill_largest(&self, spec: &Spec, files: &Files) -> Result<bool> {
-        // A group that came from a file has to be there as a whole once: if it has very many distinct values, beyond the limit.
+    /// Notes whether rows from a file are of more than one group.
+    fn look_at(&self, hashes: &[u64]) {
+        if self.level == 0 || self.is_several.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(first) = hashes.first() else { return };
+        let one = self.one.get_or_init(|| *first);
+        if hashes.iter().any(|hash| hash != one) {
+            self.is_several.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts groups out of memory, for rows with these values that had no room in it: how they are to be taken then.
+    ///
+    /// # Errors
+    /// `why` they had none, where all that is there is a part of the one group that they belong to; where the disk has no room.
+    fn make_room(&self, spec: &Spec, files: &Files, values: &[Vec<ArrayRef>], why: DataFusionError) -> Result<Wish> {
+        // Groups that came from a file leave with others: their next file has fewer of them then.
         let least = if self.level == 0 { 1 } else { 2 };
-        let size = |table: &Mutex<Partition>| {
-            let table = table.lock();
-            if table.len() < least { 0 } else { table.bytes() }
-        };
+        if self.spill_largest(spec, files, least)? {
+            return Ok(Wish::IfFree);
+        }
+        // Of rows of the input a part of one batch, and nothing else is there.
+        if self.level == 0 {
+            return Ok(Wish::Anyway);
+        }
+        let mut bytes: usize = self.tables.iter().map(|table| held(table, 1)).sum();
+        for array in values.iter().flatten() {
+            bytes = bytes.saturating_add(array.to_data().get_slice_memory_size()?);
+        }
+        if bytes <= GROUPS_BYTES {
+            return Ok(Wish::Anyway);
+        }
+        if self.is_several.load(Ordering::Relaxed) {
+            // Each has a file of its own in the end. With none in memory these are a part of one batch as well.
+            let has_left = self.spill_largest(spec, files, 1)?;
+            return Ok(if has_left { Wish::IfFree } else { Wish::Anyway });
+        }
+        // Its keys may be too many for one array, and not for memory: they grow by a quarter, beside those that there are.
+        if is_array_full(&why) && files.memory.has(bytes / 4 * 5) { Ok(Wish::Anyway) } else { Err(why) }
+    }
+
+    /// Puts the groups of the table with the most bytes out of memory, of those that have so many groups; whether there was one.
+    fn spill_largest(&self, spec: &Spec, files: &Files, least: usize) -> Result<bool> {
+        let size = |table: &Mutex<Partition>| held(table, least);
         let largest = self.tables.iter().map(|table| (size(table), table)).max_by_key(|(bytes, _)| *bytes);
         let Some((_, table)) = largest.filter(|(bytes, _)| *bytes > 0) else { return Ok(false) };
         let mut table = table.lock();
@@ -191,6 +235,12 @@ impl Partitions {
     pub(crate) fn into_tables(self) -> impl Iterator<Item = Partition> {
         self.tables.into_iter().map(Mutex::into_inner)
     }
+}
+
+/// Bytes of a table that has so many groups; none of one that has fewer.
+fn held(table: &Mutex<Partition>, least: usize) -> usize {
+    let table = table.lock();
+    if table.len() < least { 0 } else { table.bytes() }
 }
 
 /// All rows of a batch, for a table of its own.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
-use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_common::{DataFusionError, Result, resources_err};
 use datafusion_execution::{SendableRecordBatchStream, SpillFile};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -290,7 +290,7 @@ impl Left {
             return Ok(vec![Work::Table(Box::new(self.read_little(file, secret).await?))]);
         }
         if level > LEVELS_MAX {
-            return exec_err!("the groups of an aggregation cannot be divided any further");
+            return resources_err!("the groups of an aggregation cannot be divided any further");
         }
         let tables = Partitions::new(&self.spec, secret, &self.files, level)?;
         let mut order = Order::default();
