@@ -92,6 +92,11 @@ impl Charge {
         self.bytes
     }
 
+    /// One of no bytes, of the same operator.
+    pub(crate) fn another(&self) -> Self {
+        self.memory.charge()
+    }
+
     /// Charges bytes that are about to be taken.
     ///
     /// # Errors

@@ -48,12 +48,16 @@ pub(crate) struct Order {
 
 impl Order {
     /// Puts the rows of a batch in the order of their partitions: where each of these begins, and where the last one ends.
-    fn put(&mut self, batch: &Packed, secret: Secret) -> [usize; PARTITIONS + 1] {
+    fn put(&mut self, batch: &Packed, secret: Secret, memory: &Arc<Memory>) -> [usize; PARTITIONS + 1] {
+        self.pay(batch.len(), 0, memory);
         make_room(&mut self.hashes, batch.len());
         make_room(&mut self.rows, batch.len());
         batch.hashes(secret, &mut self.hashes);
         let mut starts = [0; PARTITIONS + 1];
         self.hashes.iter().for_each(|hash| starts[partition_of(*hash) + 1] += 1);
+        let most = starts.iter().copied().max().unwrap_or(0);
+        self.pay(batch.len(), most, memory);
+        make_room(&mut self.ids, most);
         let mut total = 0;
         for start in &mut starts {
             total += *start;
@@ -70,11 +74,26 @@ impl Order {
         starts
     }
 
-    /// Charges what it has become: some bytes for each row of a batch, with which the batch came and was not asked for.
-    fn settle(&mut self, memory: &Arc<Memory>) {
-        let bytes = scratch_bytes(&self.hashes, &self.rows, &self.ids);
+    /// Charges what it is about to be with so many rows of a batch, of which one table gets so many: some bytes for each, with which the batch
+    /// came and was not asked for.
+    fn pay(&mut self, rows: usize, of_table: usize, memory: &Arc<Memory>) {
+        let Self { hashes, rows: order, ids, .. } = self;
+        let bytes = scratch_bytes_for(rows, of_table, hashes, order, ids);
         self.charge.get_or_insert_with(|| memory.charge()).settle(bytes);
     }
+}
+
+/// What there will be for so many rows of a batch, of which one table gets so many, beside what there is.
+pub(crate) fn scratch_bytes_for(
+    count: usize,
+    of_table: usize,
+    hashes: &Vec<u64>,
+    rows: &Vec<u32>,
+    ids: &Vec<usize>,
+) -> usize {
+    hashes.capacity().max(count) * size_of::<u64>()
+        + rows.capacity().max(count) * size_of::<u32>()
+        + ids.capacity().max(of_table) * size_of::<usize>()
 }
 
 /// What is kept for the rows of a batch.
@@ -131,9 +150,8 @@ impl Partitions {
         first: usize,
         order: &mut Order,
     ) -> Result<()> {
-        let starts = order.put(&batch.packed, self.secret);
+        let starts = order.put(&batch.packed, self.secret, &files.memory);
         self.look_at(&order.hashes);
-        order.settle(&files.memory);
         // Numbers of rows are lent to an array and not copied.
         let indices = UInt32Array::from(std::mem::take(&mut order.rows));
         let taken = |array: &ArrayRef| Ok(take(array, &indices, None)?);
@@ -254,4 +272,22 @@ pub(crate) fn all_rows(rows: &mut Vec<u32>, count: usize) {
         rows.extend(rows.len() as u32..count as u32);
     }
     rows.truncate(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash_table::keys::Keys;
+
+    #[test]
+    fn the_order_of_a_batch_is_charged_as_it_is_held() {
+        let (mut order, memory) = (Order::default(), Memory::unlimited());
+        for rows in [1000, 10, 5000] {
+            let packed = Packed { keys: Keys::Word64((0..rows).collect()), nulls: None };
+            let starts = order.put(&packed, Secret::random(), &memory);
+            assert_eq!(starts[PARTITIONS], rows as usize);
+            let charged = order.charge.as_ref().map_or(0, Charge::bytes);
+            assert_eq!(charged, scratch_bytes(&order.hashes, &order.rows, &order.ids), "{rows}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition};
-use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
+use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, scratch_bytes_for, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
 use crate::growing::is_little;
@@ -182,8 +182,10 @@ impl Stream<'_> {
             let groups = self.run.large.get().map_or(0, Partitions::made);
             return if self.waiting.push(batch, groups) { self.add_waiting() } else { Ok(()) };
         };
+        let count = batch.packed.len();
+        self.charge.settle(scratch_bytes_for(count, count, &self.hashes, &self.rows, &self.ids));
         batch.packed.hashes(self.run.secret, &mut self.hashes);
-        all_rows(&mut self.rows, batch.packed.len());
+        all_rows(&mut self.rows, count);
         let rows = whole(&batch, &self.hashes, &self.rows, self.run.to_come());
         let added = front.add(&rows, Wish::IfFree, &mut self.ids);
         self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
@@ -312,8 +314,10 @@ impl Left {
         let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let batch = self.spec.partial_rows(&batch)?;
+            let count = batch.packed.len();
+            charge.settle(scratch_bytes_for(count, count, &hashes, &rows, &ids));
             batch.packed.hashes(secret, &mut hashes);
-            all_rows(&mut rows, batch.packed.len());
+            all_rows(&mut rows, count);
             table.add(&whole(&batch, &hashes, &rows, None), Wish::Anyway, &mut ids)?;
             charge.settle(scratch_bytes(&hashes, &rows, &ids));
         }
