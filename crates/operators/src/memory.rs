@@ -14,6 +14,14 @@ pub(crate) fn is_full(error: &DataFusionError) -> bool {
     }
 }
 
+/// Whether it says the latter: memory there may be.
+pub(crate) fn is_array_full(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::ArrowError(error, _) => matches!(error.as_ref(), ArrowError::MemoryError(_)),
+        _ => false,
+    }
+}
+
 /// The charge of one operator, shared by its tasks.
 pub(crate) struct Memory {
     reservation: MemoryReservation,
@@ -40,6 +48,15 @@ impl Memory {
     pub(crate) fn grow(&self, bytes: usize) {
         self.reservation.grow(bytes);
         self.peak.set_max(self.reservation.size());
+    }
+
+    /// Whether the pool has so many bytes left.
+    pub(crate) fn has(&self, bytes: usize) -> bool {
+        let has = self.reservation.try_grow(bytes).is_ok();
+        if has {
+            self.reservation.shrink(bytes);
+        }
+        has
     }
 
     /// Gives bytes back that have been freed.
@@ -73,6 +90,11 @@ impl Charge {
     /// Bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// One of no bytes, of the same operator.
+    pub(crate) fn another(&self) -> Self {
+        self.memory.charge()
     }
 
     /// Charges bytes that are about to be taken.
@@ -158,7 +180,9 @@ mod tests {
     fn a_full_table_is_as_good_as_no_memory() {
         let exhausted = DataFusionError::ResourcesExhausted("nothing left".to_owned());
         let full = ArrowError::MemoryError("too many groups".to_owned());
-        assert!(is_full(&exhausted) && is_full(&full.into()));
+        assert!(is_full(&exhausted) && !is_array_full(&exhausted));
+        let full = DataFusionError::from(full);
+        assert!(is_full(&full) && is_array_full(&full));
         // As it comes through what knows of no engine.
         let through = ArrowError::from(exhausted);
         assert!(is_full(&through.into()));

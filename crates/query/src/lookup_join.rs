@@ -60,6 +60,8 @@ const TABLE_SHARE: usize = 8;
 const ASKED_ROWS: usize = 500;
 /// Rows that an index is assumed to have for one value, if nothing else is known.
 const ROWS_PER_VALUE: usize = 10;
+/// Bytes of a key beside its values: its places in lists that grow, and what asks an index for it.
+const KEY_BYTES: usize = 4 * size_of::<Box<[Value]>>() + size_of::<Probe>();
 
 /// The rule: see the module.
 #[derive(Debug)]
@@ -575,6 +577,15 @@ impl Run {
                     }
                 });
             }
+            // The keys are charged before they are made.
+            let (mut of_row, mut of_texts) = (KEY_BYTES + columns.len() * size_of::<Value>(), 0);
+            for source in &columns {
+                match source {
+                    Err(value) => of_row += text_bytes(value),
+                    Ok((array, ..)) => of_texts += array.get_array_memory_size(),
+                }
+            }
+            self.held.try_grow(batch.num_rows() * of_row + of_texts)?;
             let value = |source: &Result<(ArrayRef, SqlType, bool), &Value>, row: usize| match source {
                 Err(value) => Some((*value).clone()),
                 Ok((array, sql_type, false)) => value_at(array, row, *sql_type).filter(|value| !value.is_null()),
@@ -596,6 +607,15 @@ impl Run {
                 Access::Any(keys.into_iter().map(probe).collect())
             }
         })
+    }
+}
+
+/// Bytes of a value beside its own place.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Bytea(bytes) => bytes.len(),
+        _ => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Many tables of groups, chosen by some bits of the hash. Each has a lock, which is held for some rows of a batch at a time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
@@ -12,7 +12,7 @@ use super::partition::{Files, Partition, Portion};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Packed;
-use crate::memory::{Charge, Memory, Wish, is_full};
+use crate::memory::{Charge, Memory, Wish, is_array_full, is_full};
 
 /// Bits of the hash that say which table a row belongs to.
 const BITS: u32 = 6;
@@ -20,6 +20,10 @@ const BITS: u32 = 6;
 pub(crate) const PARTITIONS: usize = 1 << BITS;
 /// The bits behind the tag.
 const SHIFT: u32 = 8;
+/// Bytes of groups that came from a file and are taken whether the pool has them or not, where no table has several that may leave: a group
+/// has to be there as a whole once. One that is larger fails where the pool has no more.
+pub(super) const GROUPS_BYTES: usize = 4 << 20;
+
 /// See the module.
 pub(crate) struct Partitions {
     tables: Vec<Mutex<Partition>>,
@@ -28,6 +32,9 @@ pub(crate) struct Partitions {
     level: usize,
     /// Groups that were made, those that have left memory among them, some of them several times.
     made: AtomicUsize,
+    /// Of rows that came from a file: the hash of the first of them, and whether there were others.
+    one: OnceLock<u64>,
+    is_several: AtomicBool,
 }
 
 /// The order of a batch by its partitions, kept to be used again; charged.
@@ -41,12 +48,16 @@ pub(crate) struct Order {
 
 impl Order {
     /// Puts the rows of a batch in the order of their partitions: where each of these begins, and where the last one ends.
-    fn put(&mut self, batch: &Packed, secret: Secret) -> [usize; PARTITIONS + 1] {
+    fn put(&mut self, batch: &Packed, secret: Secret, memory: &Arc<Memory>) -> [usize; PARTITIONS + 1] {
+        self.pay(batch.len(), 0, memory);
         make_room(&mut self.hashes, batch.len());
         make_room(&mut self.rows, batch.len());
         batch.hashes(secret, &mut self.hashes);
         let mut starts = [0; PARTITIONS + 1];
         self.hashes.iter().for_each(|hash| starts[partition_of(*hash) + 1] += 1);
+        let most = starts.iter().copied().max().unwrap_or(0);
+        self.pay(batch.len(), most, memory);
+        make_room(&mut self.ids, most);
         let mut total = 0;
         for start in &mut starts {
             total += *start;
@@ -63,11 +74,26 @@ impl Order {
         starts
     }
 
-    /// Charges what it has become: some bytes for each row of a batch, with which the batch came and was not asked for.
-    fn settle(&mut self, memory: &Arc<Memory>) {
-        let bytes = scratch_bytes(&self.hashes, &self.rows, &self.ids);
+    /// Charges what it is about to be with so many rows of a batch, of which one table gets so many: some bytes for each, with which the batch
+    /// came and was not asked for.
+    fn pay(&mut self, rows: usize, of_table: usize, memory: &Arc<Memory>) {
+        let Self { hashes, rows: order, ids, .. } = self;
+        let bytes = scratch_bytes_for(rows, of_table, hashes, order, ids);
         self.charge.get_or_insert_with(|| memory.charge()).settle(bytes);
     }
+}
+
+/// What there will be for so many rows of a batch, of which one table gets so many, beside what there is.
+pub(crate) fn scratch_bytes_for(
+    count: usize,
+    of_table: usize,
+    hashes: &Vec<u64>,
+    rows: &Vec<u32>,
+    ids: &Vec<usize>,
+) -> usize {
+    hashes.capacity().max(count) * size_of::<u64>()
+        + rows.capacity().max(count) * size_of::<u32>()
+        + ids.capacity().max(of_table) * size_of::<usize>()
 }
 
 /// What is kept for the rows of a batch.
@@ -100,6 +126,8 @@ impl Partitions {
             secret,
             level,
             made: AtomicUsize::new(0),
+            one: OnceLock::new(),
+            is_several: AtomicBool::new(false),
         })
     }
 
@@ -112,7 +140,7 @@ impl Partitions {
     /// elsewhere.
     ///
     /// # Errors
-    /// Where neither memory nor the disk has room for them; what the aggregates find.
+    /// Where neither memory nor the disk has room for them, as where one group alone has more than there is memory; what the aggregates find.
     pub(crate) fn add(
         &self,
         spec: &Spec,
@@ -122,8 +150,8 @@ impl Partitions {
         first: usize,
         order: &mut Order,
     ) -> Result<()> {
-        let starts = order.put(&batch.packed, self.secret);
-        order.settle(&files.memory);
+        let starts = order.put(&batch.packed, self.secret, &files.memory);
+        self.look_at(&order.hashes);
         // Numbers of rows are lent to an array and not copied.
         let indices = UInt32Array::from(std::mem::take(&mut order.rows));
         let taken = |array: &ArrayRef| Ok(take(array, &indices, None)?);
@@ -147,8 +175,7 @@ impl Partitions {
                 let filters: Vec<Option<BooleanArray>> =
                     filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
                 let Order { hashes, rows, ids, .. } = &mut *order;
-                let rows = &rows[at..end];
-                let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
+                let rows = Portion { batch, hashes, rows: &rows[at..end], values: &values, filters: &filters, to_come };
                 let mut table = self.tables[partition].lock();
                 let before = table.len();
                 let added = table.add_some(&rows, wish, ids);
@@ -157,9 +184,7 @@ impl Partitions {
                 match added {
                     Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
-                        if !self.spill_largest(spec, files)? {
-                            wish = Wish::Anyway;
-                        }
+                        wish = self.make_room(spec, files, &values, error)?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -169,14 +194,51 @@ impl Partitions {
         Ok(())
     }
 
-    /// Puts the groups of the table with the most bytes out of memory; whether there was one.
-    fn spill_largest(&self, spec: &Spec, files: &Files) -> Result<bool> {
-        // A group that came from a file has to be there as a whole once: if it has very many distinct values, beyond the limit.
+    /// Notes whether rows from a file are of more than one group.
+    fn look_at(&self, hashes: &[u64]) {
+        if self.level == 0 || self.is_several.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(first) = hashes.first() else { return };
+        let one = self.one.get_or_init(|| *first);
+        if hashes.iter().any(|hash| hash != one) {
+            self.is_several.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts groups out of memory, for rows with these values that had no room in it: how they are to be taken then.
+    ///
+    /// # Errors
+    /// `why` they had none, where all that is there is a part of the one group that they belong to; where the disk has no room.
+    fn make_room(&self, spec: &Spec, files: &Files, values: &[Vec<ArrayRef>], why: DataFusionError) -> Result<Wish> {
+        // Groups that came from a file leave with others: their next file has fewer of them then.
         let least = if self.level == 0 { 1 } else { 2 };
-        let size = |table: &Mutex<Partition>| {
-            let table = table.lock();
-            if table.len() < least { 0 } else { table.bytes() }
-        };
+        if self.spill_largest(spec, files, least)? {
+            return Ok(Wish::IfFree);
+        }
+        // Of rows of the input a part of one batch, and nothing else is there.
+        if self.level == 0 {
+            return Ok(Wish::Anyway);
+        }
+        let mut bytes: usize = self.tables.iter().map(|table| held(table, 1)).sum();
+        for array in values.iter().flatten() {
+            bytes = bytes.saturating_add(array.to_data().get_slice_memory_size()?);
+        }
+        if bytes <= GROUPS_BYTES {
+            return Ok(Wish::Anyway);
+        }
+        if self.is_several.load(Ordering::Relaxed) {
+            // Each has a file of its own in the end. With none in memory these are a part of one batch as well.
+            let has_left = self.spill_largest(spec, files, 1)?;
+            return Ok(if has_left { Wish::IfFree } else { Wish::Anyway });
+        }
+        // Its keys may be too many for one array, and not for memory: they grow by a quarter, beside those that there are.
+        if is_array_full(&why) && files.memory.has(bytes / 4 * 5) { Ok(Wish::Anyway) } else { Err(why) }
+    }
+
+    /// Puts the groups of the table with the most bytes out of memory, of those that have so many groups; whether there was one.
+    fn spill_largest(&self, spec: &Spec, files: &Files, least: usize) -> Result<bool> {
+        let size = |table: &Mutex<Partition>| held(table, least);
         let largest = self.tables.iter().map(|table| (size(table), table)).max_by_key(|(bytes, _)| *bytes);
         let Some((_, table)) = largest.filter(|(bytes, _)| *bytes > 0) else { return Ok(false) };
         let mut table = table.lock();
@@ -193,6 +255,12 @@ impl Partitions {
     }
 }
 
+/// Bytes of a table that has so many groups; none of one that has fewer.
+fn held(table: &Mutex<Partition>, least: usize) -> usize {
+    let table = table.lock();
+    if table.len() < least { 0 } else { table.bytes() }
+}
+
 /// All rows of a batch, for a table of its own.
 pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32], to_come: Option<f64>) -> Portion<'a> {
     Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters, to_come }
@@ -204,4 +272,22 @@ pub(crate) fn all_rows(rows: &mut Vec<u32>, count: usize) {
         rows.extend(rows.len() as u32..count as u32);
     }
     rows.truncate(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash_table::keys::Keys;
+
+    #[test]
+    fn the_order_of_a_batch_is_charged_as_it_is_held() {
+        let (mut order, memory) = (Order::default(), Memory::unlimited());
+        for rows in [1000, 10, 5000] {
+            let packed = Packed { keys: Keys::Word64((0..rows).collect()), nulls: None };
+            let starts = order.put(&packed, Secret::random(), &memory);
+            assert_eq!(starts[PARTITIONS], rows as usize);
+            let charged = order.charge.as_ref().map_or(0, Charge::bytes);
+            assert_eq!(charged, scratch_bytes(&order.hashes, &order.rows, &order.ids), "{rows}");
+        }
+    }
 }

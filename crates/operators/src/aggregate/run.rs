@@ -11,7 +11,9 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition, Portion};
-use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
+use super::partitions::{
+    GROUPS_BYTES, Order, PARTITIONS, Partitions, all_rows, scratch_bytes, scratch_bytes_for, whole,
+};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
 use crate::growing::{Growing, is_little};
@@ -183,8 +185,10 @@ impl Stream<'_> {
             let groups = self.run.large.get().map_or(0, Partitions::made);
             return if self.waiting.push(batch, groups) { self.add_waiting() } else { Ok(()) };
         };
+        let count = batch.packed.len();
+        self.charge.settle(scratch_bytes_for(count, count, &self.hashes, &self.rows, &self.ids));
         batch.packed.hashes(self.run.secret, &mut self.hashes);
-        all_rows(&mut self.rows, batch.packed.len());
+        all_rows(&mut self.rows, count);
         let rows = whole(&batch, &self.hashes, &self.rows, self.run.to_come());
         let added = front.add(&rows, Wish::IfFree, &mut self.ids);
         self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
@@ -317,8 +321,10 @@ impl Left {
         let mut batches = manager.read_spill_as_stream_unbuffered(file, None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let partial = self.spec.partial_rows(&batch)?;
+            let count = partial.packed.len();
+            charge.settle(scratch_bytes_for(count, count, &hashes, &rows, &ids));
             partial.packed.hashes(secret, &mut hashes);
-            all_rows(&mut rows, partial.packed.len());
+            all_rows(&mut rows, count);
             if has_room {
                 // Who has nothing takes something, so that what he does comes to an end.
                 let wish = if table.len() == 0 { Wish::Anyway } else { Wish::IfFree };
@@ -354,8 +360,10 @@ impl Left {
         let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let batch = self.spec.partial_rows(&batch)?;
+            let count = batch.packed.len();
+            charge.settle(scratch_bytes_for(count, count, &hashes, &rows, &ids));
             batch.packed.hashes(secret, &mut hashes);
-            all_rows(&mut rows, batch.packed.len());
+            all_rows(&mut rows, count);
             table.add(&whole(&batch, &hashes, &rows, None), Wish::Anyway, &mut ids)?;
             charge.settle(scratch_bytes(&hashes, &rows, &ids));
         }
@@ -364,6 +372,9 @@ impl Left {
 }
 
 /// Adds some rows of groups that a table has: there are no more groups then.
+///
+/// # Errors
+/// Where what the groups keep of each row grows beyond memory, and is more than a little.
 fn add_known(
     table: &mut Partition,
     partial: &Rows,
@@ -380,5 +391,6 @@ fn add_known(
     let values = values.collect::<Result<Vec<_>>>()?;
     let (rows, filters) = (&known.values()[..], &partial.filters[..]);
     let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None };
-    table.add(&portion, Wish::Anyway, ids)
+    let wish = if table.bytes() <= GROUPS_BYTES { Wish::Anyway } else { Wish::IfFree };
+    table.add(&portion, wish, ids)
 }

@@ -355,6 +355,28 @@ impl Packing {
         Ok(Packed { keys, nulls })
     }
 
+    /// Bytes that the keys of such columns hold when they are packed, at most.
+    pub(crate) fn bytes_for(&self, arrays: &[ArrayRef]) -> usize {
+        let rows = arrays.first().map_or(0, |array| array.len());
+        let of_row = match self.shape {
+            Shape::Word32 => size_of::<u32>(),
+            Shape::Word64 => size_of::<u64>(),
+            Shape::Word128 => size_of::<u128>(),
+            Shape::Plain => size_of::<u32>(),
+            // Where each ends was counted in words.
+            Shape::Rows => {
+                let of_columns =
+                    self.columns.iter().map(|column| column.form.bits().map_or(4, |bits| bits.div_ceil(8)));
+                self.columns.len().div_ceil(8) + size_of::<usize>() + of_columns.sum::<usize>()
+            }
+        };
+        let of_texts = match self.shape {
+            Shape::Plain | Shape::Rows => arrays.iter().map(text_bytes).sum::<usize>(),
+            Shape::Word32 | Shape::Word64 | Shape::Word128 => 0,
+        };
+        rows * of_row + of_texts
+    }
+
     /// Whether there is one column, of this form.
     fn is_only(&self, form: Form) -> bool {
         matches!(&self.columns[..], [column] if column.form == form)
@@ -663,6 +685,22 @@ fn lengths(form: Form, array: &ArrayRef) -> Box<dyn Fn(usize) -> usize + '_> {
         (Form::Bytes { is_large: false }, _) => of(array.as_bytes::<BinaryType>()),
         (_, DataType::LargeUtf8) => of(array.as_bytes::<LargeUtf8Type>()),
         _ => of(array.as_bytes::<LargeBinaryType>()),
+    }
+}
+
+/// Bytes of the texts of an array; none of one of something else.
+fn text_bytes(array: &ArrayRef) -> usize {
+    fn of<T: ByteArrayType>(array: &GenericByteArray<T>) -> usize {
+        let offsets = array.value_offsets();
+        let first = offsets.first().map_or(0, |offset| offset.as_usize());
+        offsets.last().map_or(0, |offset| offset.as_usize()) - first
+    }
+    match array.data_type() {
+        DataType::Utf8 => of(array.as_bytes::<Utf8Type>()),
+        DataType::Binary => of(array.as_bytes::<BinaryType>()),
+        DataType::LargeUtf8 => of(array.as_bytes::<LargeUtf8Type>()),
+        DataType::LargeBinary => of(array.as_bytes::<LargeBinaryType>()),
+        _ => 0,
     }
 }
 

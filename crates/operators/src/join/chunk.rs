@@ -196,8 +196,11 @@ impl Pending {
             count += wanted;
             bytes += more;
         }
-        let mut charges = (memory.charge(), memory.charge());
-        charges.1.grow(bytes, wish)?;
+        let (mut charges, mut of_hashes) = ((memory.charge(), memory.charge()), memory.charge());
+        charges.0.grow(parts.iter().map(|part| spec.packing.bytes_for(&part.keys)).sum(), wish)?;
+        charges.1.grow(bytes + (size_of::<u32>() << COUNTED_BITS), wish)?;
+        // For a while.
+        of_hashes.grow(count * size_of::<u64>(), wish)?;
         // Those that came are given up one after the other, as soon as nothing else needs them.
         let mut rest = count;
         while rest > 0 {
@@ -223,12 +226,14 @@ impl Pending {
             Some(findable) => Some(findable),
             None => packed.nulls.clone(),
         };
-        let mut hashes = Vec::new();
+        let mut hashes = Vec::with_capacity(count);
         packed.hashes(secret, &mut hashes);
         let mut counts = vec![0; 1 << COUNTED_BITS];
         let is_valid = |row: usize| valid.as_ref().is_none_or(|valid| valid.is_valid(row));
         let found = hashes.iter().enumerate().filter(|(row, _)| is_valid(*row));
         found.for_each(|(_, hash)| counts[(hash >> (64 - COUNTED_BITS)) as usize] += 1);
+        drop(hashes);
+        drop(of_hashes);
         let bounds = spec.packing.counting().and_then(|counting| {
             let place = |word: u64| counting.place(word);
             let bounds = |(least, most): (u64, u64), place: u64| (least.min(place), most.max(place));
@@ -246,7 +251,7 @@ impl Pending {
             };
             (found.0 <= found.1).then_some(found)
         });
-        charges.0.take(packed.held());
+        charges.0.settle(packed.held());
         let of_kept: usize = kept.iter().map(Array::get_array_memory_size).sum();
         charges.1.settle(of_kept + size_of_val(&counts[..]));
         self.charge.settle(self.rows.iter().map(Rows::bytes).sum());

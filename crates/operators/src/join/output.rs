@@ -20,6 +20,7 @@ use super::chunk::place_of;
 use super::spec::Source;
 use super::texts::{self, BYTES_MAX};
 use crate::hash_table::machine::{NEAR, ask_for};
+use crate::memory::Charge;
 
 /// Rows of the probe side.
 #[derive(Clone, Copy)]
@@ -181,15 +182,20 @@ pub(crate) struct Output {
     /// Rows without columns.
     rows: usize,
     ready: VecDeque<RecordBatch>,
+    /// Bytes of those that are being put together, and of those that are ready.
+    together: usize,
+    waiting: usize,
+    charge: Charge,
 }
 
 impl Output {
-    pub(crate) fn new(schema: &SchemaRef, batch_rows: usize) -> Self {
+    pub(crate) fn new(schema: &SchemaRef, batch_rows: usize, charge: Charge) -> Self {
         let coalescer = (!schema.fields().is_empty()).then(|| {
             let coalescer = BatchCoalescer::new(Arc::clone(schema), batch_rows);
             coalescer.with_biggest_coalesce_batch_size(Some(batch_rows / 2))
         });
-        Self { schema: Arc::clone(schema), batch_rows, coalescer, bytes: 0, rows: 0, ready: VecDeque::new() }
+        let (schema, ready) = (Arc::clone(schema), VecDeque::new());
+        Self { schema, batch_rows, coalescer, bytes: 0, rows: 0, ready, together: 0, waiting: 0, charge }
     }
 
     /// Takes a batch of any size.
@@ -206,6 +212,9 @@ impl Output {
             }
             return Ok(());
         };
+        // A copy of it is there before it goes, whether the pool has room for that or not: its rows have been found.
+        let of_rows = bytes_of(batch);
+        self.charge.settle(self.together + self.waiting + of_rows);
         let bytes = texts::of_batch(batch);
         if self.bytes + bytes > BYTES_MAX {
             coalescer.finish_buffered_batch()?;
@@ -214,14 +223,17 @@ impl Output {
             coalescer.push_batch(batch.slice(start, self.batch_rows.min(batch.num_rows() - start)))?;
         }
         self.bytes += bytes;
+        self.together += of_rows;
         while let Some(completed) = coalescer.next_completed_batch() {
+            self.waiting += bytes_of(&completed);
             self.ready.push_back(completed);
             // What is left is of this batch.
-            self.bytes = bytes;
+            (self.bytes, self.together) = (bytes, of_rows);
         }
         if coalescer.get_buffered_rows() == 0 {
-            self.bytes = 0;
+            (self.bytes, self.together) = (0, 0);
         }
+        self.charge.settle(self.together + self.waiting);
         Ok(())
     }
 
@@ -232,7 +244,10 @@ impl Output {
 
     /// What is ready.
     pub(crate) fn next(&mut self) -> Option<RecordBatch> {
-        self.ready.pop_front()
+        let next = self.ready.pop_front()?;
+        self.waiting = self.waiting.saturating_sub(bytes_of(&next));
+        self.charge.settle(self.together + self.waiting);
+        Some(next)
     }
 
     /// Nothing more comes: what there is, is ready.
@@ -243,14 +258,24 @@ impl Output {
         if let Some(coalescer) = &mut self.coalescer {
             coalescer.finish_buffered_batch()?;
             while let Some(batch) = coalescer.next_completed_batch() {
+                self.waiting += bytes_of(&batch);
                 self.ready.push_back(batch);
             }
+            self.together = 0;
+            self.charge.settle(self.waiting);
         } else if self.rows > 0 {
             let batch = rows_alone(&self.schema, std::mem::take(&mut self.rows))?;
             self.ready.push_back(batch);
         }
         Ok(())
     }
+}
+
+/// Bytes of the rows of a batch, of whatever larger arrays they may be parts.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let of =
+        |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
+    batch.columns().iter().map(of).sum()
 }
 
 fn rows_alone(schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {

@@ -57,6 +57,7 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn new(spec: &Arc<Spec>, built: &Arc<Built>, batch_rows: usize, charge: Charge) -> Self {
+        let output = Output::new(&spec.schema, batch_rows, charge.another());
         Self {
             spec: Arc::clone(spec),
             built: Arc::clone(built),
@@ -67,7 +68,7 @@ impl Probe {
             rows: Vec::new(),
             probed: Vec::new(),
             charge,
-            output: Output::new(&spec.schema, batch_rows),
+            output,
             is_deferred: false,
             deferred: Vec::new(),
         }
@@ -85,7 +86,7 @@ impl Probe {
     /// # Errors
     /// Where a batch has more bytes of keys than 32 bits count.
     pub(crate) fn begin(&mut self, batch: RecordBatch, keys: Vec<ArrayRef>) -> Result<()> {
-        let Self { spec, built, found, ones, .. } = self;
+        let Self { spec, built, found, ones, charge, batch_rows, .. } = self;
         found.clear();
         ones.rows.clear();
         ones.probed.clear();
@@ -96,9 +97,20 @@ impl Probe {
                 return Ok(());
             }
         }
+        let rows = batch.num_rows();
+        let matched = if spec.right_alone() == Alone::Nothing { 0 } else { rows };
+        let bytes_of = |keys: usize, ones: &Ones, found: usize, rows: usize| {
+            let of_pairs = ones.rows.capacity().max(rows) + ones.probed.capacity().max(rows) + 2 * *batch_rows;
+            keys + matched + of_pairs * size_of::<u32>() + found * size_of::<Found>()
+        };
+        // Charged before it is taken, whether the pool has it or not: the rows have come.
+        let of_keys = spec.packing.bytes_for(&keys);
+        charge.settle(bytes_of(of_keys, ones, found.capacity(), rows));
         let packed: Packed = spec.packing.pack(&keys)?;
         let nulls = findable.as_ref().or(packed.nulls.as_ref());
         if !built.index.find_ones(&packed, nulls, ones) {
+            charge.settle(bytes_of(of_keys, ones, found.capacity().max(rows), rows));
+            found.reserve(rows);
             built.index.find(&packed, nulls, found);
         }
         let with_keys = found.len();
@@ -107,13 +119,10 @@ impl Probe {
             let rows = nulls.iter().enumerate().filter(|(_, is_valid)| !is_valid);
             found.extend(rows.map(|(row, _)| Found { row: row as u32, part: NULLS, run }));
         }
-        let matched = if spec.right_alone() == Alone::Nothing { 0 } else { batch.num_rows() };
         if matched > 0 || spec.filter.is_some() {
             ones.name();
         }
-        let of_pairs = ones.rows.capacity() + ones.probed.capacity() + 2 * self.batch_rows;
-        let bytes = packed.held() + found.capacity() * size_of::<Found>() + of_pairs * size_of::<u32>();
-        self.charge.settle(bytes + matched);
+        charge.settle(bytes_of(packed.held(), ones, found.capacity(), 0));
         // Of keys that are there once, a row comes once.
         let of_column = |array: &ArrayRef| longest(array.as_ref());
         let of_all = || asked_for(&self.spec, &batch, &keys).map(of_column).sum::<usize>();

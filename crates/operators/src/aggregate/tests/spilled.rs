@@ -1,6 +1,9 @@
 //! Groups that leave: those that have no room in memory to files, again and again, and those that are ready to whoever asked.
 
+use datafusion_functions_aggregate::array_agg::array_agg_udaf;
+
 use super::*;
+use crate::memory::is_full;
 
 /// How often groups were divided among files.
 fn levels(plan: &Arc<dyn ExecutionPlan>) -> usize {
@@ -80,5 +83,33 @@ fn what_is_left_goes_with_the_last_output() {
         drop(runtime);
         assert_eq!(pool.reserved(), 0, "{memory}");
         assert!(peak(&plan) > 0);
+    }
+}
+
+#[test]
+fn a_group_that_is_larger_than_memory_is_refused() {
+    let (rows, bytes, memory) = (128_usize, 256 << 10, 2 << 20);
+    let text = |row: usize| format!("{}{row}", "x".repeat(bytes));
+    let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
+    for others in [0, 5_i64] {
+        // One group has most rows, of which each is another one.
+        let key = |row: i64| if row % 16 == 0 { row / 16 % (others + 1) } else { 0 };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new((0..rows).map(|row| Some(text(row))).collect::<StringArray>()),
+            Arc::new((0..rows as i64).map(key).collect::<Int64Array>()),
+        ];
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.clone())), columns).unwrap();
+        let input = table(&batch, 3, 1);
+        for wanted in [Wanted(count_udaf(), "text", true, None), Wanted(array_agg_udaf(), "text", false, None)] {
+            let (name, wanted) = (wanted.0.name().to_owned(), [wanted]);
+            let found = run(own(&input, &["key"], &wanted), context(1 << 30)).unwrap();
+            assert_eq!(found.num_rows() as i64, others + 1, "{name}");
+            let plan = own(&input, &["key"], &wanted);
+            let error = run(Arc::clone(&plan), context(memory)).unwrap_err();
+            assert!(is_full(&error), "{name}: {error}");
+            assert!(files(&plan) > 0, "{name}");
+            let most = peak(&plan);
+            assert!(most < rows * bytes / 2, "{name}: {most} bytes were charged of {memory}");
+        }
     }
 }

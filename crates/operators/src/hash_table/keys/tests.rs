@@ -52,6 +52,9 @@ fn there_and_back(arrays: &[ArrayRef]) -> (Shape, Vec<ArrayRef>) {
     let packing = packing_of(arrays);
     let packed = packing.pack(arrays).unwrap();
     assert_eq!(packed.len(), arrays[0].len());
+    // What is charged before they are packed.
+    let (held, most) = (packed.held(), packing.bytes_for(arrays));
+    assert!(held <= most && most <= 2 * held + 64, "{most} for {held}");
     let null = packed.nulls.as_ref().and_then(|nulls| nulls.iter().position(|is_valid| !is_valid));
     let mut back = packing.unpack(packed.keys, null).unwrap();
     if let Some(null) = null {
