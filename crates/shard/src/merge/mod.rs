@@ -2,7 +2,8 @@
 //!
 //! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
 //! it holds one row of each source, and never more but for one of each group, and the values of it that are added once. Values are decoded only
-//! where they are compared or added. Texts of which only a server knows the order are compared by the ranks that it has given them.
+//! where they are compared or added. Groups that come sorted by what tells them apart are put together one after the other, so that one of them
+//! is held. Texts of which only a server knows the order are compared by the ranks that it has given them.
 
 mod computed;
 mod decimal;
@@ -11,7 +12,7 @@ mod having;
 mod value;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use ashlar_base::{Error, ErrorCode, Result};
 
@@ -23,11 +24,17 @@ pub(crate) use computed::{Expression, Function, Kind, Operator};
 pub use having::Having;
 pub(crate) use having::{Comparison, Condition, Operand};
 
+/// Bytes of complete groups that are kept before the first of them is given out, where something may turn out to be more than is done here:
+/// until then others can do it.
+const HELD_BYTES: usize = 8 << 20;
+
 /// How rows of several shards are put together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowMerge {
-    /// What the rows of each shard are sorted by.
+    /// What the rows of each shard are sorted by, or all groups when they are complete.
     pub keys: Vec<SortKey>,
+    /// What the groups of each shard are sorted by, which tells all of them apart, and has the order of `keys`; otherwise none.
+    pub streamed: Vec<SortKey>,
     /// Columns at the end of the shards' rows that the client does not see.
     pub hidden: usize,
     /// What becomes of each column, where every shard answers with one row, or with one for each of its groups; otherwise none.
@@ -220,6 +227,15 @@ pub struct Merger {
     last: Option<Row>,
     /// By collation: what is known of the order of texts.
     ranks: Vec<Ranks>,
+    /// Whether groups come sorted by `keys`, which tell them apart.
+    is_streaming: bool,
+    /// A row of the group whose rows are taken.
+    run: Option<Row>,
+    /// Complete groups, and the bytes of their rows.
+    ready: VecDeque<Vec<u8>>,
+    ready_bytes: usize,
+    /// Whether they are given out: it is certain that all that are to come can be made, or too many are kept.
+    is_released: bool,
     /// The rows of groups, once all of them are complete.
     answers: Option<std::vec::IntoIter<Vec<u8>>>,
 }
@@ -279,15 +295,29 @@ impl Merger {
         let merge = gathering.merge;
         let is_aggregated = !merge.aggregates.is_empty();
         merge.check_collations(orders, is_c_collated)?;
-        // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
-        let key = |key: &SortKey| Key::new(key, fields, is_c_collated, orders, !is_aggregated);
-        let keys = merge.keys.iter().map(key).collect::<Result<Vec<Key>>>()?;
+        let sorted_by = |keys: &[SortKey], may_rank: bool| -> Result<Vec<Key>> {
+            keys.iter().map(|key| Key::new(key, fields, is_c_collated, orders, may_rank)).collect()
+        };
+        // Where that is not known to be their order they are put together all at once.
+        let streamed = match is_aggregated && !merge.streamed.is_empty() {
+            true => sorted_by(&merge.streamed, true).ok(),
+            false => None,
+        };
+        let is_streaming = streamed.is_some();
+        let keys = match streamed {
+            Some(keys) => keys,
+            // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
+            None => sorted_by(&merge.keys, !is_aggregated)?,
+        };
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
         merge.having.iter().try_for_each(|condition| condition.check(fields, is_c_collated))?;
         merge.computed.iter().try_for_each(|column| column.check(fields, is_c_collated))?;
+        let is_sure = merge.computed.is_empty()
+            && !merge.having.as_ref().is_some_and(Having::computes)
+            && !fields.iter().any(|field| value::is_numeric(*field));
         let complete =
             Complete { having: merge.having.clone(), computed: merge.computed.clone(), fields: fields.to_vec() };
         Ok(Self {
@@ -302,6 +332,11 @@ impl Merger {
             has_ties: merge.has_ties,
             last: None,
             ranks: Vec::new(),
+            is_streaming,
+            run: None,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            is_released: is_sure,
             answers: None,
         })
     }
@@ -334,7 +369,7 @@ impl Merger {
     /// # Errors
     /// None but those of rows that were pushed.
     pub fn held_texts(&self, found: &mut [BTreeSet<Vec<u8>>]) -> Result<()> {
-        let rows = self.sources.iter().filter_map(|source| source.row.as_ref()).chain(&self.last);
+        let rows = self.sources.iter().filter_map(|source| source.row.as_ref()).chain(&self.last).chain(&self.run);
         rows.map(|row| row.body.as_slice()).try_for_each(|body| self.texts(body, found))
     }
 
@@ -344,11 +379,16 @@ impl Merger {
     /// XX000 where one of them is not.
     pub fn rank(&mut self, ranks: Vec<Ranks>) -> Result<()> {
         self.ranks = ranks;
-        let rows = self.sources.iter_mut().filter_map(|source| source.row.as_mut()).chain(&mut self.last);
-        for row in rows {
+        let rows = self.sources.iter_mut().filter_map(|source| source.row.as_mut());
+        for row in rows.chain(&mut self.last).chain(&mut self.run) {
             row.keys = keys_of(&self.keys, &self.ranks, &row.body)?;
         }
         Ok(())
+    }
+
+    /// Whether groups are put together one after the other, as they come.
+    pub fn is_streaming(&self) -> bool {
+        self.is_streaming
     }
 
     /// The source whose next row, or end, has to be known before there can be an answer; `None`: call [`Self::pop`].
@@ -366,7 +406,11 @@ impl Merger {
     pub fn is_done(&self) -> bool {
         (self.take == Some(0) && !self.may_have_ties())
             || self.answers.as_ref().is_some_and(|answers| answers.len() == 0)
-            || (self.order.is_empty() && self.groups.is_none() && self.sources.iter().all(|source| source.is_finished))
+            || (self.order.is_empty()
+                && (self.groups.is_none() || self.is_streaming)
+                && self.run.is_none()
+                && self.ready.is_empty()
+                && self.sources.iter().all(|source| source.is_finished))
     }
 
     /// Whether the next row may be sorted like the last one that was wanted.
@@ -381,7 +425,7 @@ impl Merger {
 
     /// Bytes that groups hold, about.
     pub fn bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::bytes)
+        self.groups.as_ref().map_or(0, Groups::bytes) + self.ready_bytes
     }
 
     /// The next row of a source: a DataRow's body, the number of columns first.
@@ -389,7 +433,7 @@ impl Merger {
     /// # Errors
     /// 08P01 for a row that is none, and what reading and adding values finds.
     pub fn push(&mut self, source: usize, body: &[u8]) -> Result<()> {
-        if let Some(groups) = &mut self.groups {
+        if let Some(groups) = self.groups.as_mut().filter(|_| !self.is_streaming) {
             return groups.add(body);
         }
         let keys = keys_of(&self.keys, &self.ranks, body)?;
@@ -411,6 +455,9 @@ impl Merger {
     pub fn pop(&mut self) -> Result<Option<Vec<u8>>> {
         if self.is_done() || self.needs().is_some() {
             return Ok(None);
+        }
+        if self.is_streaming {
+            return self.pop_group();
         }
         if let Some(groups) = &mut self.groups {
             let answers = match &mut self.answers {
@@ -443,6 +490,65 @@ impl Merger {
             }
         }
         shown(row.body, self.hidden).map(Some)
+    }
+
+    /// The same of groups that come one after the other.
+    fn pop_group(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            if self.is_released
+                && let Some(row) = self.ready.pop_front()
+            {
+                self.ready_bytes -= row.len();
+                if let Some(take) = &mut self.take {
+                    *take = take.saturating_sub(1);
+                }
+                return shown(row, self.hidden).map(Some);
+            }
+            let Some(source) = self.order.last().copied() else {
+                // No source has another row.
+                self.is_released = true;
+                match self.run.take() {
+                    Some(_) => self.complete_group()?,
+                    None if self.ready.is_empty() => return Ok(None),
+                    None => {}
+                }
+                continue;
+            };
+            let next = self.sources[source].row.as_ref();
+            let is_other = |(run, row): (&Row, &Row)| compare(&self.keys, &run.keys, &row.keys).is_ne();
+            if self.run.as_ref().zip(next).is_some_and(is_other) {
+                self.run = None;
+                self.complete_group()?;
+                continue;
+            }
+            self.order.pop();
+            let Some(row) = self.sources[source].row.take() else { return Ok(None) };
+            if let Some(groups) = &mut self.groups {
+                groups.add(&row.body)?;
+            }
+            if self.run.is_none() {
+                self.run = Some(row);
+            }
+            // Its source has to say what comes next.
+            return Ok(None);
+        }
+    }
+
+    /// All rows of a group have been taken.
+    fn complete_group(&mut self) -> Result<()> {
+        let Some(groups) = &mut self.groups else { return Ok(()) };
+        for body in groups.take()? {
+            let Some(row) = self.complete.row(body?)? else { continue };
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            self.ready_bytes += row.len();
+            self.ready.push_back(row);
+        }
+        let is_enough = self.take.is_some_and(|take| self.ready.len() as u64 >= take);
+        self.is_released |= is_enough || self.ready_bytes > HELD_BYTES;
+        Ok(())
     }
 
     /// The order of two sources' rows; of equal ones, that of the sources.

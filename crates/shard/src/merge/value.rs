@@ -126,6 +126,11 @@ pub(super) fn is_number(field: Field) -> bool {
     is_integer(field) || field.oid == NUMERIC
 }
 
+/// Whether a field's values may have more digits than are known here.
+pub(super) fn is_numeric(field: Field) -> bool {
+    field.oid == NUMERIC
+}
+
 fn is_integer(field: Field) -> bool {
     matches!(scalar(field.oid), Some(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8))
 }

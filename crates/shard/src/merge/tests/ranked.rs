@@ -66,7 +66,7 @@ proptest! {
         });
         let mut sources = vec![Vec::new(); 3];
         for (text, number, source) in &rows {
-            sources[*source].push(body(&[text.as_deref(), Some(&number.to_string())]));
+            sources[*source].push(body(&[text.as_deref(), Some(number.to_string().as_str())]));
         }
         let keys = vec![key(Place::FromStart(0), is_descending, false), key(Place::FromStart(1), false, false)];
         let merge = RowMerge { keys, ..RowMerge::default() };

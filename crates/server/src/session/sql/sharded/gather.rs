@@ -538,7 +538,8 @@ impl Merging<'_> {
             pushed => pushed?,
         }
         let bytes = self.merger.bytes();
-        if bytes > GROUP_BYTES_MAX {
+        // Of groups that come one after the other little is held, and some may have been given out.
+        if bytes > GROUP_BYTES_MAX && !self.merger.is_streaming() {
             return Ok(false);
         }
         if bytes > self.charged {
