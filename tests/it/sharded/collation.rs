@@ -44,6 +44,18 @@ fn texts_of_several_shards_are_never_in_another_order_than_those_of_one_server()
         "SELECT v FROM t WHERE k = 4 ORDER BY v",
         "SELECT count(*) FROM t WHERE v < 'm'",
         "SELECT k FROM t WHERE v >= 'b' ORDER BY k",
+        "SELECT k FROM t ORDER BY v, k",
+        "SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k LIMIT 5 OFFSET 2",
+        "SELECT k FROM t ORDER BY upper(v), k LIMIT 3",
+        "SELECT k, v::varchar(2) AS w FROM t ORDER BY w, g, k",
+        "SELECT v::char(9) AS w FROM t ORDER BY 1 FETCH FIRST 4 ROWS WITH TIES",
+        "SELECT v, count(*), sum(g) FROM t GROUP BY v ORDER BY v",
+        "SELECT g, upper(v), count(*) FROM t GROUP BY 1, 2 ORDER BY upper(v) DESC, g LIMIT 7 OFFSET 1",
+        "SELECT DISTINCT v, g FROM t ORDER BY v NULLS FIRST, g",
+        "SELECT g, count(*) FROM t GROUP BY g, v ORDER BY g",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k WHERE a.g > 0 ORDER BY a.v || b.v, lower(b.v) DESC, a.k",
+        "SELECT k FROM t WHERE k > 100 ORDER BY v",
+        "SELECT k FROM t ORDER BY v LIMIT 0",
         "SELECT v, count(*) FROM t GROUP BY v, g ORDER BY count(*), g LIMIT 0",
         "SELECT a.k, b.k FROM t a JOIN t b ON a.v = b.v AND a.g = b.g ORDER BY 1, 2",
         "SELECT g, count(DISTINCT v) FROM t GROUP BY g ORDER BY g",
@@ -51,8 +63,6 @@ fn texts_of_several_shards_are_never_in_another_order_than_those_of_one_server()
         assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
     }
     for sql in [
-        "SELECT k FROM t ORDER BY v, k",
-        "SELECT k FROM t ORDER BY upper(v), k LIMIT 3",
         "SELECT min(v) FROM t",
         "SELECT g, max(v) FROM t GROUP BY g",
         "SELECT a.k FROM t a JOIN t b ON a.g = b.g AND a.v < b.v",
@@ -86,6 +96,115 @@ fn where_texts_are_compared_byte_by_byte_they_are_merged() {
         "SELECT a.k, b.k FROM t a JOIN t b ON a.g = b.g AND a.v < b.v ORDER BY 1, 2",
     ] {
         assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
+    }
+    fleet.ashlar.check_log();
+}
+
+/// Rows of texts that differ in case, accents and length, in no order.
+fn fill_many(clients: &mut [&mut pg::Connection], rows: i64) {
+    let keys: Vec<i64> = (0..rows).collect();
+    for keys in keys.chunks(500) {
+        let row = |k: &i64| {
+            let word = WORDS[usize::try_from(k * 7919 % 15).unwrap()];
+            let other = WORDS[usize::try_from(k * 104_729 % 13).unwrap()];
+            let text = if k % 97 == 0 { "NULL".to_owned() } else { format!("'{word}{}{other}'", k * 31 % 1009) };
+            format!("({k}, {text}, {})", k % 5)
+        };
+        let sql = format!("INSERT INTO t VALUES {}", keys.iter().map(row).collect::<Vec<_>>().join(", "));
+        clients.iter_mut().for_each(|client| done(client, &sql));
+    }
+}
+
+#[test]
+fn many_texts_are_merged_in_the_order_of_the_servers() {
+    // A server with several of the shards sends them as one sequence.
+    for (servers, shards) in [(2, 2), (2, 5), (1, 3)] {
+        let (fleet, _oracle, mut alone) = with_icu(servers);
+        let mut client = fleet.client();
+        let columns = "k int PRIMARY KEY, v text, g int";
+        done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+        let by = fleet.by("k").replace("algorithm", &format!("shards = '{shards}', algorithm"));
+        done(&mut client, &format!("CREATE TABLE t ({columns}) {by}"));
+        fill_many(&mut [&mut alone, &mut client], 12_000);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for sql in [
+            "SELECT k, v FROM t ORDER BY v, k",
+            "SELECT k FROM t ORDER BY g, v DESC NULLS FIRST, k DESC LIMIT 9000",
+            "SELECT k, v || repeat('x', 300) AS long FROM t ORDER BY long NULLS FIRST, k OFFSET 700",
+        ] {
+            let (found, expected) = (rows(&mut client, sql), rows(&mut alone, sql));
+            assert!(found == expected, "on {shards} shards of {servers} servers: {sql}");
+        }
+        // In the extended protocol, with values; connections are of use afterwards.
+        runtime.block_on(async {
+            let (client, connection) =
+                tokio_postgres::connect(&fleet.ashlar.connection_string(), tokio_postgres::NoTls).await.unwrap();
+            let _connection = tokio::spawn(connection);
+            let sql = "SELECT k FROM t WHERE g <> $1 ORDER BY v DESC NULLS LAST, k LIMIT $2";
+            let statement = client.prepare(sql).await.unwrap();
+            for (g, take) in [(0_i32, 10_i64), (1, 5000), (9, 100_000)] {
+                let found = client.query(&statement, &[&g, &take]).await.unwrap();
+                let found: Vec<String> = found.iter().map(|row| row.get::<_, i32>(0).to_string()).collect();
+                let sql = sql.replace("$1", &g.to_string()).replace("$2", &take.to_string());
+                let expected: Vec<String> =
+                    rows(&mut alone, &sql).into_iter().map(|mut row| row.remove(0).unwrap()).collect();
+                assert!(found == expected, "on {shards} shards of {servers} servers: {sql}");
+            }
+        });
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "12000");
+        fleet.ashlar.check_log();
+    }
+}
+
+#[test]
+fn texts_of_shards_with_different_collations_have_no_order() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    for (shard, locale) in ["en-US", "sv-SE"].into_iter().enumerate() {
+        let make = format!(
+            "CREATE DATABASE icu LOCALE_PROVIDER icu ICU_LOCALE '{locale}' LOCALE 'C.UTF-8' TEMPLATE template0"
+        );
+        done(&mut fleet.shard(shard), &make);
+        done(&mut client, &format!("ALTER SERVER s{shard} OPTIONS (SET dbname 'icu')"));
+    }
+    done(&mut client, &format!("CREATE TABLE t (k int PRIMARY KEY, v text, g int) {}", fleet.by("k")));
+    fill(&mut [&mut client]);
+    for sql in ["SELECT k FROM t ORDER BY v, k", "SELECT k FROM t ORDER BY v DESC LIMIT 2"] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000") && error.contains("collation"), "{sql}: {error}");
+    }
+    // What has one order everywhere has it.
+    let by_bytes = rows(&mut client, "SELECT k FROM t ORDER BY v COLLATE \"C\", k");
+    assert_eq!(by_bytes.len(), WORDS.len());
+    assert_eq!(rows(&mut client, "SELECT k FROM (SELECT k, v COLLATE \"C\" AS w FROM t) s ORDER BY w, k"), by_bytes);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_collation_that_a_sub_query_names_is_the_one_that_its_texts_are_compared_by() {
+    let fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let columns = "k int PRIMARY KEY, v text, g int";
+    done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    fill(&mut [&mut alone, &mut client]);
+    let ignoring_case = "CREATE COLLATION either (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+    done(&mut alone, ignoring_case);
+    (0..2).for_each(|shard| done(&mut fleet.shard(shard), ignoring_case));
+    let sql = "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k";
+    assert_eq!(rows(&mut client, sql), rows(&mut alone, sql));
+    // Where it is not known what is equal to it, or the least, there is no answer.
+    for sql in [
+        "SELECT count(*) FROM (SELECT v COLLATE either AS w FROM t) s GROUP BY w",
+        "SELECT DISTINCT w FROM (SELECT v COLLATE either AS w FROM t) s",
+        "SELECT v COLLATE either AS w, count(*) FROM t GROUP BY 1",
+        "SELECT max(w) FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s",
+        "SELECT w FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s GROUP BY w HAVING w > 'a'",
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000"), "{sql}: {error}");
     }
     fleet.ashlar.check_log();
 }

@@ -385,3 +385,49 @@ fn a_shard_that_does_not_answer_is_given_up_with_the_others() {
     assert_eq!(rows(&mut client, "SELECT k FROM t ORDER BY k").len(), 20);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn sorted_groups_go_through_however_many_there_are() {
+    const GROUPS: i64 = 100_000;
+    let lines = "\n[store]\nmemory_mib_max = 32";
+    // As many shards as servers, and more.
+    for shards in [2, 4] {
+        let fleet = Fleet::with(2, lines);
+        let mut client = fleet.client();
+        let by = fleet.by("k").replace("algorithm", &format!("shards = '{shards}', algorithm"));
+        done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, g int, n int, v text) {by}"));
+        // Each group has a row in every table; which of them a key belongs to does not matter to who reads all.
+        for server in 0..2 {
+            let mut shard = fleet.shard(server);
+            let tables = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
+            for (number, row) in rows(&mut shard, tables).into_iter().enumerate() {
+                let (table, first) = (row[0].clone().unwrap(), (server * 2 + number) as i64 * GROUPS);
+                let fill = format!(
+                    "INSERT INTO {table} SELECT {first} + i, i, i % 7, 'v ' || i FROM generate_series(1, {GROUPS}) AS s(i)"
+                );
+                done(&mut shard, &fill);
+            }
+        }
+        let by_engine = "SELECT coalesce(sum(statements), 0)::int FROM ashlar.routes WHERE route = 'engine'";
+        let before = client.value(by_engine).unwrap();
+        let text = |number: i64| Some(number.to_string());
+        for sql in [
+            "SELECT g, count(*), sum(n) FROM t GROUP BY g ORDER BY g DESC",
+            "SELECT g, count(*), sum(n) FROM t GROUP BY g, v ORDER BY g DESC",
+            "SELECT g, count(*), sum(n), round(avg(k)) FROM t GROUP BY g ORDER BY g DESC",
+            "SELECT g, count(*), sum(n) FROM t GROUP BY g HAVING count(*) > 1 ORDER BY g DESC, sum(n) LIMIT 200000",
+        ] {
+            let found = rows(&mut client, sql);
+            assert_eq!(found.len() as i64, GROUPS, "on {shards} shards: {sql}");
+            for (row, g) in found.iter().zip((1..=GROUPS).rev()) {
+                let expected = [text(g), text(shards), text(g % 7 * shards)];
+                assert_eq!(row[..3], expected, "on {shards} shards: {sql}");
+            }
+        }
+        let found = rows(&mut client, "SELECT DISTINCT v, g FROM t WHERE g > 5 ORDER BY g OFFSET 10 LIMIT 3");
+        let expected = [16, 17, 18].map(|g: i64| vec![Some(format!("v {g}")), text(g)]);
+        assert_eq!(found, expected);
+        assert_eq!(client.value(by_engine).unwrap(), before);
+        fleet.ashlar.check_log();
+    }
+}

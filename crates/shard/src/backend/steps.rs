@@ -15,7 +15,7 @@ pub enum Step {
     Description(Range<usize>),
     /// The body of a DataRow, which [`Backend::consume_row`] steps over.
     Row(Range<usize>),
-    /// All has been answered.
+    /// All has been answered; there may be more of a portal that is asked for some rows at a time.
     End(Ended),
 }
 
@@ -84,6 +84,7 @@ impl Backend {
                     let tag = tag_of(&self.inbox[range]);
                     progress.ended = Some(Ended::Complete(tag.ok_or_else(|| self.garbled())?));
                 }
+                b's' => progress.ended = Some(Ended::Suspended),
                 b'E' => {
                     let error = self.failure_of(&self.inbox[range]);
                     progress.failure.get_or_insert(error);

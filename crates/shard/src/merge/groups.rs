@@ -122,7 +122,7 @@ impl Groups {
     /// # Errors
     /// None but those of the rows: what cannot be added was refused by [`Self::new`].
     pub(super) fn take(&mut self) -> Result<impl Iterator<Item = Result<Vec<u8>>> + use<>> {
-        (self.index, self.added) = (HashMap::new(), HashSet::new());
+        (self.index, self.added, self.bytes) = (HashMap::new(), HashSet::new(), 0);
         if self.rows.is_empty() && !self.columns.iter().any(|(aggregate, _)| *aggregate == Aggregate::Group) {
             // No row at all is one group where nothing tells groups apart.
             let row = self.row()?;

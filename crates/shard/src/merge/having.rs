@@ -58,6 +58,11 @@ impl Having {
         self.0.check(fields, is_c_collated)
     }
 
+    /// Whether it computes with values.
+    pub(super) fn computes(&self) -> bool {
+        self.0.computes()
+    }
+
     /// Whether it holds for a row of these columns.
     ///
     /// # Errors
@@ -86,6 +91,15 @@ impl Condition {
                 }
                 Manner::Exact | Manner::Float => Ok(()),
             },
+        }
+    }
+
+    fn computes(&self) -> bool {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::computes),
+            Self::Not(part) => part.computes(),
+            Self::IsNull(_) | Self::Column(_) => false,
+            Self::Compare(a, _, b) => [a, b].iter().any(|operand| matches!(operand, Operand::Computed(_))),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
 //! it holds one row of each source, and never more but for one of each group, and the values of it that are added once. Values are decoded only
-//! where they are compared or added.
+//! where they are compared or added. Groups that come sorted by what tells them apart are put together one after the other, so that one of them
+//! is held. Texts of which only a server knows the order are compared by the ranks that it has given them.
 
 mod computed;
 mod decimal;
@@ -11,6 +12,7 @@ mod having;
 mod value;
 
 use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use ashlar_base::{Error, ErrorCode, Result};
 
@@ -22,11 +24,17 @@ pub(crate) use computed::{Expression, Function, Kind, Operator};
 pub use having::Having;
 pub(crate) use having::{Comparison, Condition, Operand};
 
+/// Bytes of complete groups that are kept before the first of them is given out, where something may turn out to be more than is done here:
+/// until then others can do it.
+const HELD_BYTES: usize = 8 << 20;
+
 /// How rows of several shards are put together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowMerge {
-    /// What the rows of each shard are sorted by.
+    /// What the rows of each shard are sorted by, or all groups when they are complete.
     pub keys: Vec<SortKey>,
+    /// What the groups of each shard are sorted by, which tells all of them apart, and has the order of `keys`; otherwise none.
+    pub streamed: Vec<SortKey>,
     /// Columns at the end of the shards' rows that the client does not see.
     pub hidden: usize,
     /// What becomes of each column, where every shard answers with one row, or with one for each of its groups; otherwise none.
@@ -62,6 +70,69 @@ pub enum Place {
     /// Counted from 1, the last.
     FromEnd(usize),
 }
+
+impl Place {
+    /// Which of so many columns it is, counted from 0.
+    fn of(self, count: usize) -> Option<usize> {
+        match self {
+            Self::FromStart(at) => Some(at),
+            Self::FromEnd(at) => count.checked_sub(at),
+        }
+    }
+}
+
+impl RowMerge {
+    /// The columns of texts of which the collation matters that shards compare them by: those that rows are sorted by in an order that the
+    /// statement does not name there. `is_named`: it names a collation somewhere, which those of groups, and the least and greatest ones, may have.
+    pub fn text_columns(&self, fields: &[Field], is_named: bool) -> Vec<usize> {
+        let keys = self.keys.iter().filter(|key| !key.is_c_collated);
+        let keys = keys.filter_map(|key| key.column.of(fields.len()));
+        let is_compared = |aggregate: &Aggregate| {
+            matches!(aggregate, Aggregate::Group | Aggregate::Value | Aggregate::Min | Aggregate::Max)
+        };
+        let columns = self.aggregates.iter().enumerate().filter(|(_, aggregate)| is_named && is_compared(aggregate));
+        let is_text = |column: &usize| fields.get(*column).is_some_and(|field| value::is_text(*field));
+        let mut found: Vec<usize> = keys.chain(columns.map(|(column, _)| column)).filter(is_text).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// 0A000 where groups are told apart, or values compared, in another way than by their bytes. `orders`: those of the columns that
+    /// [`Self::text_columns`] has named. `is_c_collated`: texts of which nothing is said are compared byte by byte.
+    fn check_collations(&self, orders: &[(usize, TextOrder)], is_c_collated: bool) -> Result<()> {
+        let is_known = |(column, order): &(usize, TextOrder)| match self.aggregates.get(*column) {
+            // Where texts are equal by their bytes only, their order does not matter but to HAVING, which was told that it is that of bytes.
+            Some(Aggregate::Group | Aggregate::Value) => match order {
+                TextOrder::Bytes => true,
+                TextOrder::Ranks(_) => !is_c_collated || self.having.is_none(),
+                TextOrder::Unknown => false,
+            },
+            Some(Aggregate::Min | Aggregate::Max) => *order == TextOrder::Bytes,
+            _ => true,
+        };
+        if orders.iter().all(is_known) {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "texts of several shards are not compared here by another collation than the servers' own",
+        ))
+    }
+}
+
+/// In which order the texts of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextOrder {
+    /// In that of their bytes.
+    Bytes,
+    /// In that of the collation of this number, of which a server gives ranks. Only those with the same bytes are equal.
+    Ranks(usize),
+    /// Nobody knows, or it is not the same on all servers.
+    Unknown,
+}
+
+/// By text: its place among all that are held, as a server says it. Equal ones have one place.
+pub type Ranks = HashMap<Box<[u8]>, u32>;
 
 /// How the values of a column become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +223,19 @@ pub struct Merger {
     skip: u64,
     take: Option<u64>,
     has_ties: bool,
-    /// What the last row is sorted by that was wanted by its number, where others may come with it.
-    last: Option<Vec<Option<Comparable>>>,
+    /// The last row that was wanted by its number, where others may come with it.
+    last: Option<Row>,
+    /// By collation: what is known of the order of texts.
+    ranks: Vec<Ranks>,
+    /// Whether groups come sorted by `keys`, which tell them apart.
+    is_streaming: bool,
+    /// A row of the group whose rows are taken.
+    run: Option<Row>,
+    /// Complete groups, and the bytes of their rows.
+    ready: VecDeque<Vec<u8>>,
+    ready_bytes: usize,
+    /// Whether they are given out: it is certain that all that are to come can be made, or too many are kept.
+    is_released: bool,
     /// The rows of groups, once all of them are complete.
     answers: Option<std::vec::IntoIter<Vec<u8>>>,
 }
@@ -173,6 +255,8 @@ struct Key {
     field: Field,
     is_descending: bool,
     nulls_first: bool,
+    /// The collation whose ranks its texts are compared by.
+    collation: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -193,25 +277,47 @@ impl Merger {
     /// # Errors
     /// 0A000 where the order of a column's type, or the sum of its values, is not known here: before any row was taken.
     pub fn new(gathering: &Gathering<'_>, fields: &[Field], sources: usize, is_c_collated: bool) -> Result<Self> {
+        Self::ordered(gathering, fields, sources, is_c_collated, &[])
+    }
+
+    /// The same where it is known of some columns in which order their texts are. Whoever names [`TextOrder::Ranks`] calls [`Self::rank`] before
+    /// rows come.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn ordered(
+        gathering: &Gathering<'_>,
+        fields: &[Field],
+        sources: usize,
+        is_c_collated: bool,
+        orders: &[(usize, TextOrder)],
+    ) -> Result<Self> {
         let merge = gathering.merge;
-        let mut keys = Vec::with_capacity(merge.keys.len());
-        for key in &merge.keys {
-            let column = match key.column {
-                Place::FromStart(at) => Some(at),
-                Place::FromEnd(at) => fields.len().checked_sub(at),
-            };
-            let found = column.and_then(|column| Some((column, *fields.get(column)?)));
-            let (column, field) = found.ok_or_else(|| Error::internal("a sort key that no row has"))?;
-            value::check_order(field, is_c_collated || key.is_c_collated)?;
-            keys.push(Key { column, field, is_descending: key.is_descending, nulls_first: key.nulls_first });
-        }
         let is_aggregated = !merge.aggregates.is_empty();
+        merge.check_collations(orders, is_c_collated)?;
+        let sorted_by = |keys: &[SortKey], may_rank: bool| -> Result<Vec<Key>> {
+            keys.iter().map(|key| Key::new(key, fields, is_c_collated, orders, may_rank)).collect()
+        };
+        // Where that is not known to be their order they are put together all at once.
+        let streamed = match is_aggregated && !merge.streamed.is_empty() {
+            true => sorted_by(&merge.streamed, true).ok(),
+            false => None,
+        };
+        let is_streaming = streamed.is_some();
+        let keys = match streamed {
+            Some(keys) => keys,
+            // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
+            None => sorted_by(&merge.keys, !is_aggregated)?,
+        };
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
         merge.having.iter().try_for_each(|condition| condition.check(fields, is_c_collated))?;
         merge.computed.iter().try_for_each(|column| column.check(fields, is_c_collated))?;
+        let is_sure = merge.computed.is_empty()
+            && !merge.having.as_ref().is_some_and(Having::computes)
+            && !fields.iter().any(|field| value::is_numeric(*field));
         let complete =
             Complete { having: merge.having.clone(), computed: merge.computed.clone(), fields: fields.to_vec() };
         Ok(Self {
@@ -225,8 +331,64 @@ impl Merger {
             take: gathering.take,
             has_ties: merge.has_ties,
             last: None,
+            ranks: Vec::new(),
+            is_streaming,
+            run: None,
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            is_released: is_sure,
             answers: None,
         })
+    }
+
+    /// Whether it compares texts by ranks.
+    pub fn is_ranked(&self) -> bool {
+        self.keys.iter().any(|key| key.collation.is_some())
+    }
+
+    /// Adds the texts of a row whose ranks have to be known before it is pushed, by collation.
+    ///
+    /// # Errors
+    /// 08P01 for a row that is none.
+    pub fn texts(&self, body: &[u8], found: &mut [BTreeSet<Vec<u8>>]) -> Result<()> {
+        for (column, cell) in cells(body).enumerate() {
+            let Some(bytes) = cell? else { continue };
+            for key in self.keys.iter().filter(|key| key.column == column) {
+                let Some(texts) = key.collation.and_then(|collation| found.get_mut(collation)) else { continue };
+                let text = value::compared(key.field, bytes);
+                if !texts.contains(text) {
+                    texts.insert(text.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of all rows that it holds.
+    ///
+    /// # Errors
+    /// None but those of rows that were pushed.
+    pub fn held_texts(&self, found: &mut [BTreeSet<Vec<u8>>]) -> Result<()> {
+        let rows = self.sources.iter().filter_map(|source| source.row.as_ref()).chain(&self.last).chain(&self.run);
+        rows.map(|row| row.body.as_slice()).try_for_each(|body| self.texts(body, found))
+    }
+
+    /// From now on texts are in the order of these ranks, by collation; those of [`Self::held_texts`] are among them, in the order that they had.
+    ///
+    /// # Errors
+    /// XX000 where one of them is not.
+    pub fn rank(&mut self, ranks: Vec<Ranks>) -> Result<()> {
+        self.ranks = ranks;
+        let rows = self.sources.iter_mut().filter_map(|source| source.row.as_mut());
+        for row in rows.chain(&mut self.last).chain(&mut self.run) {
+            row.keys = keys_of(&self.keys, &self.ranks, &row.body)?;
+        }
+        Ok(())
+    }
+
+    /// Whether groups are put together one after the other, as they come.
+    pub fn is_streaming(&self) -> bool {
+        self.is_streaming
     }
 
     /// The source whose next row, or end, has to be known before there can be an answer; `None`: call [`Self::pop`].
@@ -244,7 +406,11 @@ impl Merger {
     pub fn is_done(&self) -> bool {
         (self.take == Some(0) && !self.may_have_ties())
             || self.answers.as_ref().is_some_and(|answers| answers.len() == 0)
-            || (self.order.is_empty() && self.groups.is_none() && self.sources.iter().all(|source| source.is_finished))
+            || (self.order.is_empty()
+                && (self.groups.is_none() || self.is_streaming)
+                && self.run.is_none()
+                && self.ready.is_empty()
+                && self.sources.iter().all(|source| source.is_finished))
     }
 
     /// Whether the next row may be sorted like the last one that was wanted.
@@ -254,12 +420,12 @@ impl Merger {
             return true;
         }
         let next = self.order.last().and_then(|source| self.sources[*source].row.as_ref());
-        next.is_some_and(|row| compare(&self.keys, &row.keys, last).is_eq())
+        next.is_some_and(|row| compare(&self.keys, &row.keys, &last.keys).is_eq())
     }
 
     /// Bytes that groups hold, about.
     pub fn bytes(&self) -> usize {
-        self.groups.as_ref().map_or(0, Groups::bytes)
+        self.groups.as_ref().map_or(0, Groups::bytes) + self.ready_bytes
     }
 
     /// The next row of a source: a DataRow's body, the number of columns first.
@@ -267,10 +433,10 @@ impl Merger {
     /// # Errors
     /// 08P01 for a row that is none, and what reading and adding values finds.
     pub fn push(&mut self, source: usize, body: &[u8]) -> Result<()> {
-        if let Some(groups) = &mut self.groups {
+        if let Some(groups) = self.groups.as_mut().filter(|_| !self.is_streaming) {
             return groups.add(body);
         }
-        let keys = keys_of(&self.keys, body)?;
+        let keys = keys_of(&self.keys, &self.ranks, body)?;
         self.sources[source].row = Some(Row { body: body.to_vec(), keys });
         let at = self.order.partition_point(|other| self.compare(*other, source) == Ordering::Greater);
         self.order.insert(at, source);
@@ -289,6 +455,9 @@ impl Merger {
     pub fn pop(&mut self) -> Result<Option<Vec<u8>>> {
         if self.is_done() || self.needs().is_some() {
             return Ok(None);
+        }
+        if self.is_streaming {
+            return self.pop_group();
         }
         if let Some(groups) = &mut self.groups {
             let answers = match &mut self.answers {
@@ -317,10 +486,69 @@ impl Merger {
             // One more that is sorted like the last is not counted.
             *take = take.saturating_sub(1);
             if *take == 0 && self.has_ties && self.last.is_none() {
-                self.last = Some(row.keys);
+                self.last = Some(Row { body: row.body.clone(), keys: row.keys });
             }
         }
         shown(row.body, self.hidden).map(Some)
+    }
+
+    /// The same of groups that come one after the other.
+    fn pop_group(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            if self.is_released
+                && let Some(row) = self.ready.pop_front()
+            {
+                self.ready_bytes -= row.len();
+                if let Some(take) = &mut self.take {
+                    *take = take.saturating_sub(1);
+                }
+                return shown(row, self.hidden).map(Some);
+            }
+            let Some(source) = self.order.last().copied() else {
+                // No source has another row.
+                self.is_released = true;
+                match self.run.take() {
+                    Some(_) => self.complete_group()?,
+                    None if self.ready.is_empty() => return Ok(None),
+                    None => {}
+                }
+                continue;
+            };
+            let next = self.sources[source].row.as_ref();
+            let is_other = |(run, row): (&Row, &Row)| compare(&self.keys, &run.keys, &row.keys).is_ne();
+            if self.run.as_ref().zip(next).is_some_and(is_other) {
+                self.run = None;
+                self.complete_group()?;
+                continue;
+            }
+            self.order.pop();
+            let Some(row) = self.sources[source].row.take() else { return Ok(None) };
+            if let Some(groups) = &mut self.groups {
+                groups.add(&row.body)?;
+            }
+            if self.run.is_none() {
+                self.run = Some(row);
+            }
+            // Its source has to say what comes next.
+            return Ok(None);
+        }
+    }
+
+    /// All rows of a group have been taken.
+    fn complete_group(&mut self) -> Result<()> {
+        let Some(groups) = &mut self.groups else { return Ok(()) };
+        for body in groups.take()? {
+            let Some(row) = self.complete.row(body?)? else { continue };
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            self.ready_bytes += row.len();
+            self.ready.push_back(row);
+        }
+        let is_enough = self.take.is_some_and(|take| self.ready.len() as u64 >= take);
+        self.is_released |= is_enough || self.ready_bytes > HELD_BYTES;
+        Ok(())
     }
 
     /// The order of two sources' rows; of equal ones, that of the sources.
@@ -330,15 +558,45 @@ impl Merger {
     }
 }
 
+impl Key {
+    /// `may_rank`: ranks of texts are there when rows come.
+    fn new(
+        key: &SortKey,
+        fields: &[Field],
+        is_c_collated: bool,
+        orders: &[(usize, TextOrder)],
+        may_rank: bool,
+    ) -> Result<Self> {
+        let found = key.column.of(fields.len()).and_then(|column| Some((column, *fields.get(column)?)));
+        let (column, field) = found.ok_or_else(|| Error::internal("a sort key that no row has"))?;
+        let order = orders.iter().find(|(of, _)| *of == column).filter(|_| !key.is_c_collated);
+        let (is_known, collation) = match order {
+            None => (is_c_collated || key.is_c_collated, None),
+            Some((_, TextOrder::Bytes)) => (true, None),
+            Some((_, TextOrder::Ranks(collation))) => (may_rank, Some(*collation)),
+            Some((_, TextOrder::Unknown)) => (false, None),
+        };
+        value::check_order(field, is_known)?;
+        Ok(Self { column, field, is_descending: key.is_descending, nulls_first: key.nulls_first, collation })
+    }
+
+    /// A value that is not NULL.
+    fn read(&self, ranks: &[Ranks], bytes: &[u8]) -> Result<Comparable> {
+        let Some(collation) = self.collation else { return Comparable::read(self.field, bytes) };
+        let rank = ranks.get(collation).and_then(|ranks| ranks.get(value::compared(self.field, bytes)));
+        rank.map(|rank| Comparable::Rank(*rank)).ok_or_else(|| Error::internal("a text has no rank"))
+    }
+}
+
 /// The values that a row is sorted by.
-fn keys_of(keys: &[Key], body: &[u8]) -> Result<Vec<Option<Comparable>>> {
+fn keys_of(keys: &[Key], ranks: &[Ranks], body: &[u8]) -> Result<Vec<Option<Comparable>>> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
     let of = |key: &Key| {
         let cell = cells.get(key.column).copied().ok_or_else(broken)?;
-        cell.map(|bytes| Comparable::read(key.field, bytes)).transpose()
+        cell.map(|bytes| key.read(ranks, bytes)).transpose()
     };
     keys.iter().map(of).collect()
 }
@@ -379,7 +637,7 @@ fn in_order(groups: &mut Groups, keys: &[Key], complete: &Complete, most: Option
             break;
         }
         if let Some(body) = complete.row(body?)? {
-            rows.push((keys_of(keys, &body)?, body));
+            rows.push((keys_of(keys, &[], &body)?, body));
         }
     }
     if !keys.is_empty() {

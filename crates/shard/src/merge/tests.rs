@@ -10,6 +10,8 @@ use super::{
 };
 
 mod computed;
+mod ranked;
+mod streamed;
 
 const INT8: Field = Field { oid: 20, is_binary: false };
 const TEXT: Field = Field { oid: 25, is_binary: false };

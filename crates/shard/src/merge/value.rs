@@ -19,6 +19,8 @@ const NUMERIC: u32 = 1700;
 pub(super) enum Comparable {
     Value(Value),
     Decimal(Decimal),
+    /// The place of a text among all that are held, as a server says it.
+    Rank(u32),
 }
 
 /// The type of a field whose order is known here.
@@ -68,6 +70,16 @@ pub(super) fn check_order(field: Field, is_c_collated: bool) -> Result<()> {
         .with_hint("Write ORDER BY ... COLLATE \"C\"."))
 }
 
+/// Whether a field's values are texts, whose order is that of a collation.
+pub(super) fn is_text(field: Field) -> bool {
+    field.oid == CHARACTER || matches!(scalar(field.oid), Some(ScalarType::Text | ScalarType::Varchar { .. }))
+}
+
+/// What is compared of a text: blanks at the end of a `character` are not.
+pub(super) fn compared(field: Field, bytes: &[u8]) -> &[u8] {
+    if field.oid == CHARACTER { without_last(bytes, b' ') } else { bytes }
+}
+
 /// # Errors
 /// 0A000 where it is not known what equal values of the field have alike.
 fn check_equality(field: Field) -> Result<()> {
@@ -112,6 +124,11 @@ fn without_last(bytes: &[u8], byte: u8) -> &[u8] {
 /// Whether a field's values are compared as numbers without rounding.
 pub(super) fn is_number(field: Field) -> bool {
     is_integer(field) || field.oid == NUMERIC
+}
+
+/// Whether a field's values may have more digits than are known here.
+pub(super) fn is_numeric(field: Field) -> bool {
+    field.oid == NUMERIC
 }
 
 fn is_integer(field: Field) -> bool {
@@ -212,6 +229,7 @@ impl Comparable {
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         let (a, b) = match (self, other) {
             (Self::Decimal(a), Self::Decimal(b)) => return a.compare(*b),
+            (Self::Rank(a), Self::Rank(b)) => return a.cmp(b),
             (Self::Value(a), Self::Value(b)) => (a, b),
             _ => return Ordering::Equal,
         };

@@ -14,7 +14,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{FuncCall, LimitOption, SelectStmt, a_const};
 
 use super::query::is_star;
-use super::several::{self, Added, Attempt, Clauses, Gathered, no};
+use super::several::{self, Added, Attempt, Clauses, Gathered, Stream, no};
 use super::{functions, nodes};
 use crate::merge::{Aggregate, Computed, Deviation, Having, Place, RowMerge, SortKey};
 use crate::rewrite::quoted;
@@ -86,12 +86,15 @@ pub(super) fn grouped(select: &SelectStmt, about: &About<'_>) -> Attempt<Gathere
     let (take, skip) = (several::limit(&select.limit_count)?, several::limit(&select.limit_offset)?);
     let is_cut = having.is_none() && asked.values.is_empty() && is_sorted_by(&groups, &keys);
     let mut splices = several::counted_off(&take, &skip, &clauses, is_cut)?;
-    let added = Added { outputs: asked.texts.len(), groups: asked.values.len() };
+    let stream = if asked.is_streamable() { Stream::of(&groups, &keys, &clauses) } else { Stream::default() };
+    splices.extend(stream.splice());
+    let added = Added { outputs: asked.texts.len(), groups: asked.values.len(), sorts: stream.added.len() };
     splices.extend(asked.splices(select, from, places));
     let mut aggregates: Vec<Aggregate> = asked.becomes.into_iter().flatten().collect();
     aggregates.append(&mut asked.further);
     let merge = RowMerge {
         keys,
+        streamed: stream.keys,
         hidden: added.outputs,
         aggregates,
         having,
@@ -489,6 +492,12 @@ impl<'a> Asked<'a> {
             return no("there may be no row that has its outputs, or what aggregates are compared with");
         }
         Ok(())
+    }
+
+    /// Whether groups may be put together one after the other: each of them is a row of each shard, and what is made of it has room here.
+    fn is_streamable(&self) -> bool {
+        let mut aggregates = self.becomes.iter().flatten().chain(&self.further);
+        self.values.is_empty() && !aggregates.any(|aggregate| matches!(aggregate, Aggregate::Deviation(_)))
     }
 
     /// What is put into the text.

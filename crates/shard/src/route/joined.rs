@@ -71,7 +71,8 @@ impl<'r> Forward<'r> {
 
 /// ORDER BY for rows of which each part is sorted so; empty where they are in any order.
 fn order_of(merge: &RowMerge) -> String {
-    if !merge.aggregates.is_empty() || merge.keys.is_empty() {
+    let keys = if merge.aggregates.is_empty() { &merge.keys } else { &merge.streamed };
+    if keys.is_empty() {
         return String::new();
     }
     let key = |key: &crate::merge::SortKey| {
@@ -83,6 +84,6 @@ fn order_of(merge: &RowMerge) -> String {
         let nulls = if key.nulls_first { "FIRST" } else { "LAST" };
         format!("{column}{direction} NULLS {nulls}")
     };
-    let keys: Vec<String> = merge.keys.iter().map(key).collect();
+    let keys: Vec<String> = keys.iter().map(key).collect();
     format!(" ORDER BY {}", keys.join(", "))
 }

@@ -53,6 +53,11 @@ pub(super) fn no<T>(reason: &str) -> Attempt<T> {
 
 /// Sorting and counting off.
 pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
+    arranged(select, text, false)
+}
+
+/// `is_distinct`: of rows that are alike one is kept, so that shards sort them by all of their columns.
+fn arranged(select: &SelectStmt, text: &str, is_distinct: bool) -> Attempt<Gathered> {
     let has_ties = LimitOption::try_from(select.limit_option) == Ok(LimitOption::WithTies);
     let clauses = Clauses::of(text)?;
     if has_ties != clauses.has_ties {
@@ -88,8 +93,60 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     }
     let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
     splices.extend(counted_off(&take, &skip, &clauses, true)?);
-    let merge = RowMerge { keys, hidden: count, has_ties, ..RowMerge::default() };
-    gathered(select, text, splices, Added { outputs: count, groups: 0 }, merge, (take, skip))
+    let columns: Vec<Vec<usize>> = (0..select.target_list.len()).map(|at| vec![at]).collect();
+    let stream = if is_distinct { Stream::of(&columns, &keys, &clauses) } else { Stream::default() };
+    splices.extend(stream.splice());
+    let added = Added { outputs: count, groups: 0, sorts: stream.added.len() };
+    let merge = RowMerge { keys, streamed: stream.keys, hidden: count, has_ties, ..RowMerge::default() };
+    gathered(select, text, splices, added, merge, (take, skip))
+}
+
+/// What groups come sorted by that tells all of them apart, so that they are put together one after the other.
+#[derive(Default)]
+pub(super) struct Stream {
+    /// Without any they come in no such order.
+    pub(super) keys: Vec<SortKey>,
+    /// The columns among them that ORDER BY does not have, and that shards sort by besides.
+    pub(super) added: Vec<usize>,
+    /// Where ORDER BY ends.
+    end: usize,
+}
+
+impl Stream {
+    /// For groups that are told apart by these columns, one of each list, and sorted by these keys.
+    pub(super) fn of(groups: &[Vec<usize>], keys: &[SortKey], clauses: &Clauses) -> Self {
+        let Some(end) = clauses.sort_end.filter(|_| !groups.is_empty()) else { return Self::default() };
+        let is_of =
+            |key: &SortKey, columns: &[usize]| matches!(key.column, Place::FromStart(at) if columns.contains(&at));
+        let mut left: Vec<&Vec<usize>> = groups.iter().collect();
+        let mut streamed = Vec::new();
+        for key in keys {
+            if left.is_empty() {
+                break;
+            }
+            // What several shards of a server are asked together is sorted by columns, which cannot have a collation said of them.
+            if key.is_c_collated || !groups.iter().any(|columns| is_of(key, columns)) {
+                return Self::default();
+            }
+            left.retain(|columns| !is_of(key, columns));
+            streamed.push(key.clone());
+        }
+        let added: Vec<usize> = left.into_iter().filter_map(|columns| columns.first().copied()).collect();
+        let of = |column: &usize| SortKey {
+            column: Place::FromStart(*column),
+            is_descending: false,
+            nulls_first: false,
+            is_c_collated: false,
+        };
+        streamed.extend(added.iter().map(of));
+        Self { keys: streamed, added, end }
+    }
+
+    /// What is put behind ORDER BY.
+    pub(super) fn splice(&self) -> Option<(Range<usize>, String)> {
+        let numbers: Vec<String> = self.added.iter().map(|column| format!(", {}", column + 1)).collect();
+        (!numbers.is_empty()).then(|| (self.end..self.end, numbers.concat()))
+    }
 }
 
 /// The same of rows that are alike put together too: each of them once. Those that are the first of all are so of each shard that has them.
@@ -97,7 +154,7 @@ pub(super) fn distinct(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     if select.target_list.iter().any(is_star) {
         return no("its rows are told apart by the columns of a star");
     }
-    let mut gathered = sorted(select, text)?;
+    let mut gathered = arranged(select, text, true)?;
     if gathered.merge.hidden > 0 {
         // Of rows that are alike it may be another one for each; a shard with one more column would not say that.
         return no("rows that are alike are sorted by what they do not show");
@@ -192,6 +249,8 @@ pub(super) struct Added {
     pub(super) outputs: usize,
     /// Further expressions of GROUP BY.
     pub(super) groups: usize,
+    /// Further expressions of ORDER BY.
+    pub(super) sorts: usize,
 }
 
 /// Makes the text, and asks the parser whether it is what was meant.
@@ -220,7 +279,7 @@ pub(super) fn gathered(
             && again.group_clause.len() == select.group_clause.len() + added.groups
             && again.where_clause.is_some() == select.where_clause.is_some()
             && again.having_clause.is_some() == select.having_clause.is_some()
-            && again.sort_clause.len() == select.sort_clause.len()
+            && again.sort_clause.len() == select.sort_clause.len() + added.sorts
             && again.from_clause.len() == select.from_clause.len()
             && again.limit_count.is_some() == select.limit_count.is_some()
             && again.limit_offset.is_some() == select.limit_offset.is_some()
@@ -358,6 +417,8 @@ pub(super) struct Clauses {
     pub(super) from: Option<usize>,
     /// The expressions of ORDER BY.
     pub(super) sort: Vec<Range<usize>>,
+    /// Where ORDER BY ends.
+    pub(super) sort_end: Option<usize>,
     /// The expression of LIMIT, or of FETCH; of one that leaves its number out, the place before the word ROW.
     pub(super) limit: Option<Range<usize>>,
     /// Whether it is FETCH, and whether that takes rows with the last one that are sorted like it.
@@ -402,6 +463,7 @@ impl Clauses {
                 }
                 "order" if words.get(number + 1).is_some_and(|(_, word)| word == "by") => {
                     let end = end_of(*at);
+                    clauses.sort_end = tokens.get(end - 1).map(|(_, place)| place.end);
                     let mut first = at + 2;
                     let inside: Vec<usize> =
                         commas.iter().copied().filter(|comma| *comma > *at && *comma < end).collect();
@@ -465,6 +527,7 @@ mod tests {
         assert!(text[clauses.from.unwrap()..].starts_with("FROM t"));
         let sort: Vec<&str> = clauses.sort.iter().map(|place| &text[place.clone()]).collect();
         assert_eq!(sort, ["lower(b)", "a", "f(x, y)"]);
+        assert!(text[..clauses.sort_end.unwrap()].ends_with("f(x, y) ASC"));
         assert_eq!((&text[clauses.limit.unwrap()], &text[clauses.offset.unwrap()]), ("$1", "5"));
         for (text, limit) in [
             ("SELECT a FROM t OFFSET 5 ROWS FETCH NEXT $1 ROWS ONLY FOR UPDATE", "$1"),

@@ -484,6 +484,21 @@ fn shards_are_asked_for_what_is_put_together() {
     }
     let left_out = "SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1 ORDER BY x LIMIT 5";
     assert!(first(left_out).ends_with("HAVING true ORDER BY x LIMIT ALL"), "{}", first(left_out));
+    // Groups come sorted by all that tells them apart, where that is what they are sorted by at all.
+    for (sql, order) in [
+        ("SELECT x, t, count(*) FROM a GROUP BY x, t ORDER BY x DESC", "ORDER BY x DESC, 2"),
+        (
+            "SELECT count(*) FROM a GROUP BY x, k + 1, t ORDER BY t NULLS FIRST -- all",
+            "ORDER BY t NULLS FIRST, 2, 3 -- all",
+        ),
+        ("SELECT DISTINCT x, t FROM a ORDER BY t LIMIT 3", "ORDER BY t, 1 LIMIT 3"),
+        ("SELECT x, t, count(*) FROM a GROUP BY x, t ORDER BY x, 3", "ORDER BY x, 3"),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x, 2", "ORDER BY x, 2"),
+        ("SELECT x, t, count(DISTINCT x) FROM a GROUP BY x, t ORDER BY x", "ORDER BY x"),
+        ("SELECT x, t FROM a GROUP BY x, t ORDER BY t COLLATE \"C\"", "ORDER BY t COLLATE \"C\""),
+    ] {
+        assert!(first(sql).ends_with(order), "{}", first(sql));
+    }
 }
 
 #[test]

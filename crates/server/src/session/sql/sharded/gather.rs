@@ -1,9 +1,12 @@
 //! Merges the answers of several shards without the engine: concatenated, sorted, limited or aggregated.
 //!
 //! All shards are asked at once, each on a connection of its own. Rows that are not needed yet stay in the shard's
-//! socket, so little more than one row of each is held here. No row is passed on before all shards are known to answer
-//! with the same columns. Called by `run_sharded`, for statements that only read and do not need a transaction's own
-//! connections; and by `run_several` and `spread`, for the rows returned by an INSERT.
+//! socket, so little more than one row of each is held here, or a block of each where one of them has to say the order
+//! of texts (`ranked`). No row is passed on before all shards are known to answer with the same columns. Called by
+//! `run_sharded`, for statements that only read and do not need a transaction's own connections; and by `run_several`
+//! and `spread`, for the rows returned by an INSERT.
+
+mod ranked;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,12 +17,13 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::backend::{Described, Ended, Progress, Step, Taker};
-use ashlar_shard::merge::{Field, Gathering, Merger};
+use ashlar_shard::merge::{Field, Gathering, Merger, TextOrder};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Merge, ShardStatement};
 use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
+use self::ranked::{FIRST_ROWS, PORTAL, Ranker, TextOrders, text_orders};
 use super::remotes::answered;
 use super::{Executed, Forwarding, Portal, RowSink, Sending, Several, SqlSession, stoppable};
 use crate::session::CancelToken;
@@ -32,6 +36,9 @@ const ROWS_PER_TURN: u64 = 1024;
 
 /// Bytes of groups that are put together here; where there are more, the engine does it, which has files for them.
 const GROUP_BYTES_MAX: usize = 64 << 20;
+
+/// What the shard that sends its rows in portions is told before them: a portal is there until the end of its transaction.
+const BEGIN: &str = "BEGIN";
 
 /// Tag and length of a message.
 const HEADER_BYTES: usize = 5;
@@ -59,28 +66,39 @@ impl SqlSession {
         let mut formats: Vec<ValueFormat> = portal.formats.to_vec();
         // What all of them answer with; where nobody knows, it is what the first says.
         let mut expected = several.expected.cloned();
-        let mut merger = None;
+        let (mut merger, mut ranker) = (None, None);
         if let Merge::Rows(gathering) = &forward.merge {
             let columns = (&mut formats, &mut expected);
             let connections = (servers.as_slice(), leases.as_mut_slice());
-            merger = self.row_merger(plan, several, gathering, connections, columns).await?;
-            if merger.is_none() {
+            let Some(made) = self.row_merger(plan, several, gathering, connections, columns).await? else {
                 return Ok(None);
-            }
+            };
+            ranker = made.merger.is_ranked().then(|| Ranker::new(made.collations, forward.statements.len()));
+            merger = Some((made.merger, gathering.merge.hidden));
         }
-        let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected };
+        let ranked = ranker.as_ref().map(|ranker| ranker.at);
+        let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected, ranked };
         stoppable(asked.check_later(&mut leases), &self.cancel).await?;
         let snapshots = self.common_snapshots(&servers, &mut leases).await?;
+        let in_portions = ranked.map(|at| lines[at]);
+        if let (Some(line), None) = (in_portions, &snapshots) {
+            leases[line].queue_query(BEGIN);
+        }
         let held = self.shared.engine.store().reservation();
         let cancel = self.cancel.clone();
-        let ended = match &mut merger {
+        let mut ended = match &mut merger {
             Some((merger, hidden)) => tokio::select! {
                 biased;
-                ended = asked.merge(&mut leases, merger, *hidden, held, sink) => ended,
+                ended = asked.merge(&mut leases, (merger, ranker.as_mut()), *hidden, held, sink) => ended,
                 () = cancel.cancelled() => Err(cancel.error()),
             },
             None => asked.follow(&mut leases, sink, &cancel).await.map(Some),
         };
+        if let (Some(line), None, Ok(Some(_))) = (in_portions, &snapshots, &ended)
+            && let Err(error) = stoppable(leases[line].run("COMMIT"), &cancel).await
+        {
+            ended = Err(error);
+        }
         if ended.is_err() && cancel.is_cancelled() {
             // Whoever stopped it finds it stopped on the shards.
             for lease in &mut leases {
@@ -89,9 +107,9 @@ impl SqlSession {
                 }
             }
         }
-        for mut lease in leases {
+        for (line, mut lease) in leases.into_iter().enumerate() {
             self.pass_notices(lease.take_notices());
-            if snapshots.is_some() {
+            if snapshots.is_some() || in_portions == Some(line) {
                 lease.abandon();
             }
         }
@@ -125,7 +143,7 @@ impl SqlSession {
         Ok(Some(taken))
     }
 
-    /// Makes the merger of the shards' rows, with the number of columns that are added for it; `None` if the engine has to merge them.
+    /// Makes the merger of the shards' rows; `None` if the engine has to merge them.
     /// The formats of these columns, and what the shards answer with if that matters, are put into `formats` and `expected`.
     async fn row_merger(
         &self,
@@ -134,7 +152,7 @@ impl SqlSession {
         gathering: &Gathering<'_>,
         (servers, leases): (&[&str], &mut [Lease]),
         (formats, expected): (&mut Vec<ValueFormat>, &mut Option<Arc<Described>>),
-    ) -> Result<Option<(Merger, usize)>> {
+    ) -> Result<Option<Made>> {
         let statements = &several.forward.statements;
         let merge = gathering.merge;
         let mut fields = Vec::new();
@@ -162,8 +180,25 @@ impl SqlSession {
             *expected = Some(gathered);
         }
         let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
-        match Merger::new(gathering, &fields, statements.len(), is_c_collated) {
-            Ok(made) => Ok(Some((made, merge.hidden))),
+        let is_named = !merge.text_columns(&fields, true).is_empty() && names_a_collation(plan.text());
+        let columns = merge.text_columns(&fields, is_named);
+        let is_sole = statements.len() == 1;
+        let told = match columns.is_empty() || (is_c_collated && !is_named) {
+            true => TextOrders::default(),
+            // The rows of one statement come in their order, and are compared for ties and groups only.
+            false if is_sole && !merge.has_ties && merge.aggregates.is_empty() => {
+                let orders = columns.iter().map(|column| (*column, TextOrder::Bytes)).collect();
+                TextOrders { orders, ..TextOrders::default() }
+            }
+            false => {
+                let asked = text_orders(several, &columns, fields.len(), (servers, leases));
+                stoppable(asked, &self.cancel).await?
+            }
+        };
+        match Merger::ordered(gathering, &fields, statements.len(), is_c_collated, &told.orders) {
+            // The first shard tells the client what its rows look like, and one that sends them in portions does not.
+            Ok(merger) if is_sole && merger.is_ranked() => Ok(None),
+            Ok(merger) => Ok(Some(Made { merger, collations: told.collations })),
             Err(error) if error.code() == ErrorCode::FeatureNotSupported => Ok(None),
             Err(error) => Err(error),
         }
@@ -210,6 +245,18 @@ impl SqlSession {
     }
 }
 
+/// A merger, and the collations by which its texts are ranked.
+struct Made {
+    merger: Merger,
+    collations: Vec<String>,
+}
+
+/// Whether a text may say in which order texts are.
+fn names_a_collation(text: &str) -> bool {
+    const WORD: &[u8] = b"collate";
+    text.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD))
+}
+
 /// The place of the connection to a server among those of these servers.
 fn line_of(servers: &[&str], server: &str) -> usize {
     servers.iter().position(|known| *known == server).unwrap_or(0)
@@ -225,6 +272,8 @@ struct Asked<'a> {
     plan: &'a ShardedPlan,
     /// What all answer with, where that is known.
     expected: Option<Arc<Described>>,
+    /// The statement that is asked for its rows in portions.
+    ranked: Option<usize>,
 }
 
 impl Asked<'_> {
@@ -236,7 +285,7 @@ impl Asked<'_> {
     /// Whether a statement is run by the simple protocol. Those that have to wait for their connection never are: a shard runs a prepared
     /// one as what it was when it was looked at, or refuses to.
     fn is_simple(&self, at: usize) -> bool {
-        self.several.describe && self.is_first(at)
+        self.several.describe && self.is_first(at) && self.ranked != Some(at)
     }
 
     /// Makes sure that shards whose turn on their connection comes later answer with the same columns, while no row is there yet.
@@ -267,15 +316,19 @@ impl Asked<'_> {
         let sent = &self.several.forward.statements[at];
         let (own, types) = self.several.own(sent);
         let is_simple = self.is_simple(at);
+        let (portal, rows_max) = if self.ranked == Some(at) { (PORTAL, FIRST_ROWS) } else { ("", 0) };
+        // Beside the simple protocol of the others, all values are texts.
+        let is_text = self.several.describe && self.ranked == Some(at);
+        let formats = if is_text { &[][..] } else { self.formats };
         let sending = Sending {
             text: &sent.text,
             is_kept: true,
             types: &types,
-            extended: (!is_simple).then_some((own.as_slice(), self.formats)),
+            extended: (!is_simple).then_some((own.as_slice(), formats)),
             // What answers in the simple protocol says what it looks like in any case.
             expected: self.expected.as_ref().filter(|_| !is_simple),
-            portal: "",
-            rows_max: 0,
+            portal,
+            rows_max,
         };
         let lease = &mut leases[self.lines[at]];
         sending.queue(lease);
@@ -363,7 +416,7 @@ impl Asked<'_> {
     async fn merge<S: RowSink>(
         &self,
         leases: &mut [Lease],
-        merger: &mut Merger,
+        (merger, mut ranker): (&mut Merger, Option<&mut Ranker>),
         hidden: usize,
         held: Reservation,
         sink: &mut S,
@@ -385,6 +438,13 @@ impl Asked<'_> {
         let mut taken = 0_u64;
         loop {
             while let Some(at) = merging.merger.needs() {
+                if let Some(ranker) = &mut ranker {
+                    let is_begun = rows.count > 0;
+                    if !self.advance(at, ranker, leases, &mut progress, &mut merging, is_begun).await? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
                 let lease = &mut leases[self.lines[at]];
                 match lease.next_step(&mut progress[at]).await.map_err(|error| self.placed(error, at))? {
                     // Each has said it by now.
@@ -414,6 +474,10 @@ impl Asked<'_> {
                 None if merging.merger.is_done() => break,
                 None => {}
             }
+        }
+        if let Some(ranker) = ranker.filter(|ranker| ranker.is_suspended) {
+            // Nothing is on its way: what it has not been asked for goes with its portal.
+            merging.sources[ranker.at].is_ended = true;
         }
         self.read_rest(leases, &mut merging.sources, &mut progress).await?;
         sink.forward(&rows.messages, rows.waiting);
@@ -466,20 +530,16 @@ struct Merging<'m> {
 impl Merging<'_> {
     /// Takes a row of a statement. `false`: it would take more than is done here. `is_begun`: the client has been sent rows.
     fn take(&mut self, at: usize, row: &[u8], is_begun: bool) -> Result<bool> {
-        let source = &mut self.sources[at];
         // As it came, and what of it is compared.
-        let bytes = 2 * row.len();
-        if bytes > source.charged {
-            self.held.grow(bytes - source.charged)?;
-            source.charged = bytes;
-        }
+        self.charge(at, 2 * row.len())?;
         match self.merger.push(at, row) {
             // Such a value is not known here.
             Err(error) if !is_begun && error.code() == ErrorCode::FeatureNotSupported => return Ok(false),
             pushed => pushed?,
         }
         let bytes = self.merger.bytes();
-        if bytes > GROUP_BYTES_MAX {
+        // Of groups that come one after the other little is held, and some may have been given out.
+        if bytes > GROUP_BYTES_MAX && !self.merger.is_streaming() {
             return Ok(false);
         }
         if bytes > self.charged {
@@ -487,6 +547,16 @@ impl Merging<'_> {
             self.charged = bytes;
         }
         Ok(true)
+    }
+
+    /// Rows of a statement take so many bytes.
+    fn charge(&mut self, at: usize, bytes: usize) -> Result<()> {
+        let source = &mut self.sources[at];
+        if bytes > source.charged {
+            self.held.grow(bytes - source.charged)?;
+            source.charged = bytes;
+        }
+        Ok(())
     }
 
     /// A statement has no more rows.
