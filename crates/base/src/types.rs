@@ -199,7 +199,7 @@ impl SqlType {
 
     /// Whether values of this type have an order and an equality that an index and a UNIQUE constraint can go by.
     pub fn can_be_indexed(self) -> bool {
-        self == Self::Scalar(ScalarType::Jsonb) || !matches!(self.scalar(), ScalarType::Json | ScalarType::Jsonb)
+        self.scalar() != ScalarType::Json
     }
 
     /// Whether this is an array type.

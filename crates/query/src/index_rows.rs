@@ -51,7 +51,7 @@ pub(crate) struct IndexExpressions {
     types: Vec<SqlType>,
     /// Those that were stated, and then one for each of `documents`.
     expressions: Vec<Expression>,
-    /// The columns and the stated expressions of jsonb that the index is on: their texts say nothing of their order.
+    /// The columns and the stated expressions of jsonb, or of arrays of it, that the index is on: their texts say nothing of their order.
     documents: Vec<ColumnId>,
     predicate: Option<Predicate>,
     /// See [`IndexRows::growth`].
@@ -411,7 +411,8 @@ fn depends_on_settings(from: &DataType, to: &DataType) -> bool {
 }
 
 impl IndexExpressions {
-    /// `None` where there is nothing to compute. `documents` are the columns and the expressions of jsonb that the index is on.
+    /// `None` where there is nothing to compute. `documents` are the columns and the expressions of jsonb, or of arrays of it, that the
+    /// index is on.
     ///
     /// # Errors
     /// What the engine finds wrong with the expressions.
@@ -422,17 +423,20 @@ impl IndexExpressions {
         documents: Vec<ColumnId>,
         predicate: Option<(Vec<Expr>, Text)>,
     ) -> Result<Option<Arc<dyn IndexRows>>> {
-        let document = |id: &ColumnId| match IndexDef::expression(*id) {
-            None => Ok(column_by_id(*id)),
-            Some(stated) => {
-                let expr = expressions.get(stated).map(|(_, expr, ..)| expr.clone());
-                expr.ok_or_else(|| Error::internal("a document is a column or an expression of its index"))
-            }
+        let key = |id: &ColumnId| {
+            let document = match IndexDef::expression(*id) {
+                None => {
+                    let column = schema.columns.iter().find(|column| column.id == *id);
+                    column.map(|column| (column_by_id(*id), column.sql_type))
+                }
+                Some(stated) => expressions.get(stated).map(|(_, expr, sql_type, _)| (expr.clone(), *sql_type)),
+            };
+            let document = document.map(|(expr, sql_type)| json::key_of_type(expr, sql_type));
+            document.ok_or_else(|| Error::internal("a document is a column or an expression of its index"))
         };
-        let documents_read = documents.iter().map(document).collect::<Result<Vec<Expr>>>()?;
+        let keys = documents.iter().map(key).collect::<Result<Vec<Expr>>>()?;
         let bytes = SqlType::Scalar(ScalarType::Bytea);
-        let keys = documents_read.into_iter().map(json::key_of);
-        expressions.extend(keys.map(|key| (String::new(), key, bytes, Text::default())));
+        expressions.extend(keys.into_iter().map(|key| (String::new(), key, bytes, Text::default())));
         if expressions.is_empty() && predicate.is_none() {
             return Ok(None);
         }

@@ -7,9 +7,11 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Items, Result, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::DFSchema;
+use datafusion_expr::expr::Placeholder;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 
 use super::catalog::{Body, Call, Function, Overload, R, T, function, of, variadic};
+use super::fields::field_of;
 use super::strings::{append, text, text_of};
 use tree::{Json, Node, place_in, read};
 
@@ -27,7 +29,13 @@ const BOOL: R = R::Is(T::Bool);
 
 /// See the module. Operators stand under their signs.
 pub const FUNCTIONS: &[Function] = &[
-    function("jsonb key", &[of(&[T::Jsonb], R::Is(T::Bytea), Body::Strict(key))]),
+    function(
+        "jsonb key",
+        &[
+            of(&[T::Jsonb], R::Is(T::Bytea), Body::Strict(key)),
+            of(&[T::Arr], R::Is(T::Bytea), Body::Strict(key_of_array)),
+        ],
+    ),
     function("->", GET),
     function("->>", GET_TEXT),
     function(
@@ -145,14 +153,30 @@ pub fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
     sql_type_of(&field) == Some(ScalarType::Jsonb.into())
 }
 
+/// The type of an expression whose values are compared by keys: jsonb, or an array of it.
+pub fn keyed_type(expr: &Expr, schema: &DFSchema) -> Option<SqlType> {
+    let (_, field) = expr.to_field(schema).ok()?;
+    sql_type_of(&field).filter(|sql_type| sql_type.scalar() == ScalarType::Jsonb)
+}
+
 /// What stands for a jsonb expression where values are compared, sorted or grouped.
 pub fn key_of(expr: Expr) -> Expr {
-    let field = crate::fields::field_of("jsonb", ScalarType::Jsonb.into());
-    let cast = match &expr {
-        Expr::Literal(..) | Expr::Placeholder(_) => Expr::Cast(Cast { expr: Box::new(expr), field }),
+    key_of_type(expr, ScalarType::Jsonb.into())
+}
+
+/// The same of an expression that [`keyed_type`] says has this type, or of what stands beside one.
+pub fn key_of_type(expr: Expr, sql_type: SqlType) -> Expr {
+    let typed = match expr {
+        Expr::Placeholder(Placeholder { id, field: None }) if sql_type.is_array() => {
+            Expr::Placeholder(Placeholder { id, field: Some(field_of("parameter", sql_type)) })
+        }
+        Expr::Placeholder(placeholder) if sql_type.is_array() => Expr::Placeholder(placeholder),
+        Expr::Literal(..) | Expr::Placeholder(_) => {
+            Expr::Cast(Cast { expr: Box::new(expr), field: field_of("jsonb", sql_type) })
+        }
         _ => expr,
     };
-    super::planner::settled("jsonb key", vec![cast.clone()], &[ScalarType::Jsonb.into()]).unwrap_or(cast)
+    super::planner::settled("jsonb key", vec![typed.clone()], &[sql_type]).unwrap_or(typed)
 }
 
 fn jsonb(loose: &str) -> Result<Value> {
@@ -161,6 +185,11 @@ fn jsonb(loose: &str) -> Result<Value> {
 
 fn key(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(Value::Bytea(order::key(text_of(&args[0])).into_boxed_slice()))
+}
+
+/// Item by item, NULL above all others, and then the shorter one first.
+fn key_of_array(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(Value::Bytea(order::key_of_items(texts_of(&args[0]).iter().map(Option::as_deref)).into_boxed_slice()))
 }
 
 fn texts_of(datum: &Datum<'_>) -> Vec<Option<String>> {

@@ -4,6 +4,8 @@
 //!   document   container: 0x10 array or scalar, 0x11 object; count; 0 for a scalar, else 1; the parts
 //!   parts      null 0; string 1, bytes, 0; number 2, digits; boolean 3, 0 or 1; array 0x10...; object 0x11...
 //! ```
+//! An array of documents is 1 and the document, or 2 for NULL, of each item, and 0: no key of a document begins another's.
+//!
 //! Numbers are equal by value: `1` and `1.0` have one key. Source: `compareJsonbContainers` in PostgreSQL's jsonb_util.c.
 
 use super::tree::{Json, Node, read};
@@ -11,6 +13,22 @@ use super::tree::{Json, Node, read};
 /// The key of a jsonb text.
 pub fn key(text: &str) -> Vec<u8> {
     key_of(&read(text))
+}
+
+/// The key of an array of jsonb texts.
+pub fn key_of_items<'t>(items: impl Iterator<Item = Option<&'t str>>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for item in items {
+        match item {
+            Some(text) => {
+                out.push(1);
+                out.extend_from_slice(&key(text));
+            }
+            None => out.push(2),
+        }
+    }
+    out.push(0);
+    out
 }
 
 /// The key of a value as a document of its own.
@@ -96,7 +114,25 @@ fn append_number(text: &str, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::key;
+    use super::{key, key_of_items};
+
+    #[test]
+    fn arrays_are_ordered_item_by_item_and_then_by_their_length() {
+        let ordered: [&[Option<&str>]; 9] = [
+            &[],
+            &[Some("null")],
+            &[Some(r#""a""#)],
+            &[Some("1")],
+            &[Some("1"), Some("[]")],
+            &[Some("1"), None],
+            &[Some("10"), Some("null")],
+            &[Some(r#"{"a": 1}"#)],
+            &[None],
+        ];
+        let keys = ordered.map(|items| key_of_items(items.iter().copied()));
+        assert!(keys.is_sorted() && keys.windows(2).all(|two| two[0] != two[1]), "{keys:?}");
+        assert_eq!(key_of_items([Some("1.0")].into_iter()), keys[3]);
+    }
 
     #[test]
     fn documents_are_ordered_as_postgresql_orders_them() {

@@ -1,4 +1,4 @@
-//! Sorting, grouping and joining by jsonb goes by the order of its values, not of their texts.
+//! Sorting, grouping and joining by jsonb, and by arrays of it, goes by the order of its values, not of their texts.
 //!
 //! Runs before type coercion. A group is shown by one of its values, as PostgreSQL shows it.
 
@@ -14,7 +14,7 @@ use datafusion_functions_aggregate::expr_fn::first_value;
 use datafusion_optimizer::AnalyzerRule;
 
 use crate::error::external;
-use crate::json::{is_jsonb, key_of};
+use crate::json::{is_jsonb, key_of_type, keyed_type};
 use crate::tree::{rewrite_nodes_with_subqueries, rewrite_parts};
 
 /// See the module.
@@ -41,9 +41,15 @@ impl AnalyzerRule for JsonbOrder {
 fn has_jsonb(schema: &DFSchema) -> bool {
     use ashlar_base::ScalarType;
     let is_jsonb = |field: &Arc<arrow::datatypes::Field>| {
-        ashlar_store::arrow_types::sql_type_of(field) == Some(ScalarType::Jsonb.into())
+        let sql_type = ashlar_store::arrow_types::sql_type_of(field);
+        sql_type.is_some_and(|sql_type| sql_type.scalar() == ScalarType::Jsonb)
     };
     schema.fields().iter().any(is_jsonb)
+}
+
+/// What stands for an expression of jsonb, or of arrays of it; `None`: it is of another type.
+fn key_in(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+    keyed_type(expr, schema).map(|sql_type| key_of_type(expr.clone(), sql_type))
 }
 
 fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
@@ -51,8 +57,8 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
         LogicalPlan::Sort(mut sort) => {
             let schema = Arc::clone(sort.input.schema());
             for item in &mut sort.expr {
-                if is_jsonb(&item.expr, &schema) {
-                    item.expr = key_of(item.expr.clone());
+                if let Some(key) = key_in(&item.expr, &schema) {
+                    item.expr = key;
                 }
             }
             Ok(LogicalPlan::Sort(sort))
@@ -93,9 +99,10 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
         LogicalPlan::Join(mut join) => {
             let (left, right) = (Arc::clone(join.left.schema()), Arc::clone(join.right.schema()));
             for (on_left, on_right) in &mut join.on {
-                if is_jsonb(on_left, &left) && is_jsonb(on_right, &right) {
-                    *on_left = key_of(on_left.clone());
-                    *on_right = key_of(on_right.clone());
+                if keyed_type(on_left, &left) == keyed_type(on_right, &right)
+                    && let (Some(left), Some(right)) = (key_in(on_left, &left), key_in(on_right, &right))
+                {
+                    (*on_left, *on_right) = (left, right);
                 }
             }
             Ok(LogicalPlan::Join(join))
@@ -107,7 +114,7 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
 /// Groups by the keys of jsonb expressions, and gives each group's first value where the expression stood.
 fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
     let schema = Arc::clone(aggregate.input.schema());
-    if !aggregate.group_expr.iter().any(|expr| is_jsonb(expr, &schema)) {
+    if !aggregate.group_expr.iter().any(|expr| keyed_type(expr, &schema).is_some()) {
         let sets = aggregate.group_expr.iter().any(|expr| match expr {
             Expr::GroupingSet(set) => set.distinct_expr().iter().any(|expr| is_jsonb(expr, &schema)),
             _ => false,
@@ -123,9 +130,9 @@ fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
     let mut aggregates = aggregate.aggr_expr.clone();
     let mut shown = Vec::with_capacity(outputs.len());
     for (at, (expr, output)) in aggregate.group_expr.iter().zip(&outputs).enumerate() {
-        if is_jsonb(expr, &schema) {
+        if let Some(key) = key_in(expr, &schema) {
             let name = format!("jsonb value {at}");
-            keys.push(key_of(expr.clone()));
+            keys.push(key);
             aggregates.push(first_value(expr.clone(), Vec::new()).alias(&name));
             shown.push(
                 Expr::Column(Column::new_unqualified(name)).alias_qualified(output.relation.clone(), &output.name),
@@ -146,8 +153,8 @@ fn aggregate_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     };
     let mut changed = false;
     for item in &mut params.order_by {
-        if is_jsonb(&item.expr, schema) {
-            item.expr = key_of(item.expr.clone());
+        if let Some(key) = key_in(&item.expr, schema) {
+            item.expr = key;
             changed = true;
         }
     }
@@ -156,8 +163,7 @@ fn aggregate_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let message = format!("{}(DISTINCT ...) of jsonb is not supported", func.name());
             return Err(external(Error::unsupported(message)));
         }
-        params.args =
-            params.args.into_iter().map(|arg| if is_jsonb(&arg, schema) { key_of(arg) } else { arg }).collect();
+        params.args = params.args.into_iter().map(|arg| key_in(&arg, schema).unwrap_or(arg)).collect();
         changed = true;
     }
     let expr = Expr::AggregateFunction(AggregateFunction { func, params });
@@ -169,8 +175,8 @@ fn window_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let WindowFunction { params, .. } = window.as_mut();
     let mut changed = false;
     let keyed = |expr: &mut Expr, changed: &mut bool| {
-        if is_jsonb(expr, schema) {
-            *expr = key_of(expr.clone());
+        if let Some(key) = key_in(expr, schema) {
+            *expr = key;
             *changed = true;
         }
     };

@@ -63,9 +63,9 @@ impl AnalyzerRule for PgOperators {
                     let expr = Box::new(ordered(*expr));
                     return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
                 }
-                if json::is_jsonb(&expr, schema) {
-                    let list = items.into_iter().map(json::key_of).collect();
-                    let expr = Box::new(json::key_of(*expr));
+                if let Some(sql_type) = keyed(&expr, items.iter(), schema) {
+                    let list = items.into_iter().map(|item| json::key_of_type(item, sql_type)).collect();
+                    let expr = Box::new(json::key_of_type(*expr, sql_type));
                     return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
                 }
                 if is_float(&expr, schema) || items.iter().any(|item| is_float(item, schema)) {
@@ -87,12 +87,12 @@ impl AnalyzerRule for PgOperators {
                         high: Box::new(ordered(high.data)),
                     })));
                 }
-                if json::is_jsonb(&expr, schema) {
+                if let Some(sql_type) = keyed(&expr, [&low.data, &high.data].into_iter(), schema) {
                     return Ok(Transformed::yes(Expr::Between(Between {
-                        expr: Box::new(json::key_of(*expr)),
+                        expr: Box::new(json::key_of_type(*expr, sql_type)),
                         negated,
-                        low: Box::new(json::key_of(low.data)),
-                        high: Box::new(json::key_of(high.data)),
+                        low: Box::new(json::key_of_type(low.data, sql_type)),
+                        high: Box::new(json::key_of_type(high.data, sql_type)),
                     })));
                 }
                 let bound = |op: Operator, bound: &Expr| array_order::comparison(&expr, op, bound, schema);
@@ -132,10 +132,15 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         }
         let changed = new_left.transformed || new_right.transformed;
         let (left, right) = (new_left.data, new_right.data);
-        let is_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
-        let (is_left, is_right) = (json::is_jsonb(&left, schema), json::is_jsonb(&right, schema));
-        if is_left && (is_right || is_parameter(&right)) || is_right && is_parameter(&left) {
-            return Ok(Transformed::yes(rebuilt(json::key_of(left), op, json::key_of(right))));
+        let by_key = match (json::keyed_type(&left, schema), json::keyed_type(&right, schema)) {
+            (Some(one), Some(other)) => (one == other).then_some(one),
+            (Some(one), None) => is_parameter_of(&right, one).then_some(one),
+            (None, Some(one)) => is_parameter_of(&left, one).then_some(one),
+            (None, None) => None,
+        };
+        if let Some(sql_type) = by_key {
+            let (left, right) = (json::key_of_type(left, sql_type), json::key_of_type(right, sql_type));
+            return Ok(Transformed::yes(rebuilt(left, op, right)));
         }
         if let Some(expr) = array_order::comparison(&left, op, &right, schema) {
             return Ok(Transformed::yes(expr));
@@ -200,17 +205,38 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
     Ok(Transformed::no(rebuilt(left, op, right)))
 }
 
+/// Whether an expression is a parameter that is taken for one of this type beside it. An array says by itself if it is another one.
+fn is_parameter_of(expr: &Expr, sql_type: SqlType) -> bool {
+    matches!(expr, Expr::Placeholder(placeholder) if !sql_type.is_array() || placeholder.field.is_none())
+}
+
+/// The type by whose keys an expression is compared with others; `None`: they are compared as they are.
+fn keyed<'e>(expr: &Expr, mut others: impl Iterator<Item = &'e Expr>, schema: &DFSchema) -> Option<SqlType> {
+    let sql_type = json::keyed_type(expr, schema)?;
+    let is_null = |other: &Expr| matches!(other, Expr::Literal(value, _) if value.is_null());
+    let goes = |other: &Expr| {
+        is_parameter_of(other, sql_type) || is_null(other) || json::keyed_type(other, schema) == Some(sql_type)
+    };
+    (!sql_type.is_array() || others.all(goes)).then_some(sql_type)
+}
+
 /// `x IN (SELECT ...)` compares x with the column that comes out.
 fn within(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let column = Arc::clone(found.subquery.subquery.schema().field(0));
     let Ok((_, field)) = found.expr.to_field(schema) else { return Ok(Transformed::no(Expr::InSubquery(found))) };
-    let is_of_jsonb = sql_type_of(&column) == Some(ScalarType::Jsonb.into());
+    let of_same = |sql_type: &SqlType| {
+        !sql_type.is_array() || is_open(&found.expr, &field) || json::keyed_type(&found.expr, schema) == Some(*sql_type)
+    };
+    let of_jsonb = sql_type_of(&column).filter(|sql_type| sql_type.scalar() == ScalarType::Jsonb).filter(of_same);
     let is_unknown = |field: &FieldRef| *field.data_type() == DataType::Null;
     if is_unknown(&column) || is_unknown(&field) {
         return Ok(Transformed::no(Expr::InSubquery(found)));
     }
     if matches!(found.expr.as_ref(), Expr::Placeholder(_)) {
-        return if is_of_jsonb { by_key(found) } else { Ok(Transformed::no(Expr::InSubquery(found))) };
+        return match of_jsonb {
+            Some(sql_type) => by_key(found, sql_type),
+            None => Ok(Transformed::no(Expr::InSubquery(found))),
+        };
     }
     if is_open(&found.expr, &field) {
         if is_plain_text(&column) {
@@ -218,22 +244,28 @@ fn within(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         let expr = Box::new(read_as(*found.expr, &column)?);
         let found = InSubquery { expr, ..found };
-        return if is_of_jsonb { by_key(found) } else { Ok(Transformed::yes(Expr::InSubquery(found))) };
+        return match of_jsonb {
+            Some(sql_type) => by_key(found, sql_type),
+            None => Ok(Transformed::yes(Expr::InSubquery(found))),
+        };
     }
     if !is_comparable(&field, &column) {
         return Err(external(no_operator(&field, Operator::Eq, &column)));
     }
-    if is_of_jsonb { by_key(found) } else { Ok(Transformed::no(Expr::InSubquery(found))) }
+    match of_jsonb {
+        Some(sql_type) => by_key(found, sql_type),
+        None => Ok(Transformed::no(Expr::InSubquery(found))),
+    }
 }
 
-/// A jsonb among those of a subquery, all by their keys: their texts differ where their values are equal.
-fn by_key(found: InSubquery) -> Result<Transformed<Expr>> {
+/// A jsonb, or an array of it, among those of a subquery, all by their keys: their texts differ where their values are equal.
+fn by_key(found: InSubquery, sql_type: SqlType) -> Result<Transformed<Expr>> {
     let InSubquery { expr, subquery: Subquery { subquery: plan, outer_ref_columns, spans }, negated } = found;
     let (qualifier, field) = plan.schema().qualified_field(0);
-    let key = json::key_of(Expr::from((qualifier, field))).alias(field.name());
+    let key = json::key_of_type(Expr::from((qualifier, field)), sql_type).alias(field.name());
     let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(vec![key])?.build()?;
     let subquery = Subquery { subquery: Arc::new(plan), outer_ref_columns, spans };
-    let expr = Box::new(json::key_of(*expr));
+    let expr = Box::new(json::key_of_type(*expr, sql_type));
     Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated })))
 }
 

@@ -230,7 +230,7 @@ fn words(step: &Step, length: Length, once: bool, needed: &dyn Fn(Needed<'_>) ->
 fn beside_rows(length: Length, step: &str, needed: &dyn Fn(Needed<'_>) -> Result<f64>) -> Result<u64> {
     let few = length.size("beside").context("there is no size of the query beside")?;
     Ok(match length.beside_seconds() {
-        Some(seconds) => ((needed(Needed::BesideRows(step))? * seconds) as u64).clamp(few, BESIDE_ROWS_MAX),
+        Some(seconds) => ((needed(Needed::BesideRows(step))? * seconds) as u64).clamp(few / 100, BESIDE_ROWS_MAX),
         None => few,
     })
 }

@@ -28,8 +28,6 @@ use crate::transaction::Transaction;
 /// Bytes of a name: what is longer is cut where a statement is read.
 const NAME_BYTES_MAX: usize = 63;
 
-const JSONB: SqlType = SqlType::Scalar(ScalarType::Jsonb);
-
 /// Columns of an index at most, as in PostgreSQL.
 const COLUMNS_MAX: usize = 32;
 
@@ -104,7 +102,7 @@ fn define(
                 let column = &seen.columns[ordinal];
                 check_committed(&committed, column.id, &column.name)?;
                 columns.push(column.id);
-                if column.sql_type == JSONB && !documents.contains(&column.id) {
+                if is_document(column.sql_type) && !documents.contains(&column.id) {
                     documents.push(column.id);
                 }
                 (column.sql_type, column.name.clone())
@@ -113,7 +111,7 @@ fn define(
                 let node = element.expr.as_ref().ok_or_else(|| Error::internal("an expression has its tree"))?;
                 let id = IndexDef::expression_id(expressions.len());
                 columns.push(id);
-                if sql_type == JSONB {
+                if is_document(sql_type) {
                     documents.push(id);
                 }
                 let name = index_text::name_of(node);
@@ -156,6 +154,11 @@ fn define(
     let id = engine.catalog().next_id();
     let plain = IndexDef::plain(id, String::new(), kind, columns);
     Ok((IndexDef { included: beside, unique, orders, storage, rows, ..plain }, names))
+}
+
+/// Whether values of a type, or their items, are documents.
+fn is_document(sql_type: SqlType) -> bool {
+    sql_type.scalar() == ScalarType::Jsonb
 }
 
 /// 0A000 for a column that others do not see yet.

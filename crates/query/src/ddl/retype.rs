@@ -267,7 +267,7 @@ fn refuse_readers(schema: &TableSchema, region: &Region, column: &ColumnDef) -> 
 
 /// 0A000 where a column gets a type that its indexes cannot be on as they are.
 fn refuse_indexes(indexes: &[Arc<IndexDef>], column: &ColumnDef, to: SqlType) -> Result<()> {
-    if to.can_be_indexed() && to != JSONB {
+    if to.can_be_indexed() && SqlType::Scalar(to.scalar()) != JSONB {
         return Ok(());
     }
     match indexes.iter().find(|index| index.columns.contains(&column.id)) {

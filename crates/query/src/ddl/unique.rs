@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, Result, ScalarType, SqlType, TableSchema, Unique};
+use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, Result, ScalarType, TableSchema, Unique};
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
@@ -113,7 +113,7 @@ fn definition(engine: &Engine, schema: &TableSchema, stated: &Stated, name: Stri
         }
     }
     let unique = Some(Unique { nulls_distinct: stated.nulls_distinct, is_constraint: true });
-    let is_document = |ordinal: usize| schema.columns[ordinal].sql_type == SqlType::Scalar(ScalarType::Jsonb);
+    let is_document = |ordinal: usize| schema.columns[ordinal].sql_type.scalar() == ScalarType::Jsonb;
     let documents = columns.iter().filter(|(ordinal, _)| is_document(*ordinal)).map(|(_, id)| *id).collect();
     let rows = IndexExpressions::plan(engine, schema, Vec::new(), documents, None)?;
     let columns = columns.into_iter().map(|(_, id)| id).collect();

@@ -105,6 +105,8 @@ fn given(expr: &Expr, operands: usize, schema: &DFSchema) -> Result<Option<usize
         }
         Expr::ScalarFunction(call) => match (call.func.name(), &call.args[..]) {
             ("to_text", [argument]) => as_text(&argument.get_type(schema)?, operands),
+            // An item may be much shorter than its key.
+            ("jsonb key", [argument]) if matches!(argument.get_type(schema)?, DataType::List(_)) => None,
             (name, _) => times(name).map(|times| times * operands),
         },
         _ => None,
