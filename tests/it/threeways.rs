@@ -1,17 +1,28 @@
 //! A query in three ways: by the operators of the server, by DataFusion's stock ones, and by the former with a tenth of the memory that
 //! they took. Every answer is the same.
 //!
-//! Called by the tests of TPC-H and of TPC-DS; knows no table. Where one of DataFusion's operators beside ours, a sort as a rule, has no way with
-//! so little and says so, the query gets twice as much until it has. Two tenths are no fault, as the peak differs from run to run: which queries took them
-//! is said. Which queries need more is known: more than is known is a fault, and so is what is not needed any more.
+//! Called by the tests of TPC-H and of TPC-DS; knows no table. Ours have a way with a tenth however little that is, down to [`OURS_KB_MIN`]. Where one of
+//! DataFusion's operators beside ours, a sort as a rule, has no way with so little and says so, the query gets [`MEMORY_KB_MIN`], and then twice as much
+//! until it has. Two tenths are no fault, as the peak differs from run to run: which queries took them is said. Which queries need more is known: more
+//! than is known is a fault, and so is what is not needed any more.
+//!
+//! What each query held and had is said, and what it wrote to files: of those that had to do with less than half of what they held, most have written some.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use anyhow::{Context, Result, bail, ensure};
+use ashlar_tests::Ashlar;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// With less no operator does anything: batches on their way through a plan take that.
+use crate::http::{get, series};
+
+/// What our operators need whatever they do: each of the 64 partitions of a table of groups that is in files has one open, which takes 1 KiB and 96
+/// bytes a column, and so has each of the 32 parts of a join, of both sides. With less than those take, a limit says nothing about groups and rows.
+const OURS_KB_MIN: u64 = 128;
+
+/// What DataFusion's need besides: a sort merges no fewer than two files, of each of which it holds a batch at least and charges it twice, and a batch of
+/// 8,192 rows of a dozen columns has some hundred kB; a cross join and a lookup by other conditions hold a side's batches whole.
 const MEMORY_KB_MIN: u64 = 1024;
 
 /// How often it is looked at what a query took and what it needs: the peak differs from run to run, by what was computed at the same time.
@@ -39,40 +50,80 @@ impl Exception {
     }
 }
 
-/// Asks queries, which have names, in all ways. What is wrong with each. Says which took two tenths, and where `is_told` what each needed.
+/// What a query held, and what it had to do with.
+struct Outcome {
+    /// The most that it held without a limit, kB.
+    peak: u64,
+    /// The limit with which it was answered, kB.
+    limit: u64,
+    /// How many times a tenth, or what is needed anyway, that is: 1 for a tenth and less.
+    factor: u64,
+    /// What it wrote to files with that limit, kB.
+    written: u64,
+}
+
+impl Outcome {
+    /// Whether it had less than half of what it holds if it may: then it is no matter of a peak that differs from run to run.
+    fn is_pressed(&self) -> bool {
+        2 * self.limit < self.peak
+    }
+}
+
+/// The server, and those who ask it.
+struct Ways<'a> {
+    server: &'a Ashlar,
+    own: Client,
+    stock: Client,
+}
+
+/// Asks queries, which have names, in all ways. What is wrong with each. Says what each held, what it had, and what it wrote to files.
 ///
 /// # Errors
 /// Where there is no connection.
 pub(crate) async fn compare(
-    connection: &str,
+    server: &Ashlar,
     queries: &BTreeMap<String, String>,
     exceptions: &[Exception],
-    is_told: bool,
 ) -> Result<Vec<String>> {
-    let own = connect(connection, &[]).await?;
-    let stock = connect(connection, &["SET operators = 'stock'"]).await?;
+    let connection = server.connection_string();
+    let own = connect(&connection, &[]).await?;
+    let stock = connect(&connection, &["SET operators = 'stock'"]).await?;
+    let ways = Ways { server, own, stock };
     let (mut faults, mut doubled) = (Vec::new(), Vec::new());
+    let (mut pressed, mut unwritten) = (0, Vec::new());
     for (name, sql) in queries {
         let exception = exceptions.iter().find(|exception| exception.query == name);
-        let told = match compare_one(&own, &stock, name, sql, exception).await {
-            Ok((told, factor)) => {
-                if factor == 2 && exception.is_none() {
+        match ways.compare_one(name, sql, exception).await {
+            Ok(outcome) => {
+                let Outcome { peak, limit, factor, written } = &outcome;
+                say(&format!("{name:<5} held {peak:>7} kB, had {limit:>7} kB, wrote {written:>7} kB to files"));
+                if *factor == 2 && exception.is_none() {
                     doubled.push(name.as_str());
                 }
-                told
+                if outcome.is_pressed() {
+                    pressed += 1;
+                    if *written == 0 {
+                        unwritten.push(name.as_str());
+                    }
+                }
             }
             Err(error) => {
                 let fault = format!("{name}: {error:#}");
-                faults.push(fault.clone());
-                fault
+                say(&fault);
+                faults.push(fault);
             }
-        };
-        if is_told {
-            say(&told);
         }
     }
     if !doubled.is_empty() {
         say(&format!("two tenths of their memory, which operators of DataFusion's needed: {}", doubled.join(", ")));
+    }
+    let (wrote, others) = (pressed - unwritten.len(), unwritten.join(" "));
+    say(&format!(
+        "of {} queries {pressed} had less than half of what they held; {wrote} of them wrote to files, others: {others}",
+        queries.len()
+    ));
+    if pressed == 0 || 2 * wrote < pressed {
+        faults.push(format!("of {pressed} queries that had to do with less, {wrote} wrote to files; not so: {others}"));
     }
     Ok(faults)
 }
@@ -93,50 +144,60 @@ pub(crate) async fn connect(connection: &str, settings: &[&str]) -> Result<Clien
     Ok(client)
 }
 
-/// Asks a query in all ways; what it needed, in words and as a factor of a tenth.
-async fn compare_one(
-    own: &Client,
-    stock: &Client,
-    name: &str,
-    sql: &str,
-    exception: Option<&Exception>,
-) -> Result<(String, u64)> {
-    let expected = ask(stock, sql).await.context("stock operators")?;
-    let found = ask(own, sql).await.context("own operators")?;
-    same(&found, &expected).context("own operators")?;
-    let mut fault = String::new();
-    for _ in 0..ATTEMPTS {
-        let peak = peak(own, sql).await?;
-        let tenth = (peak / 10).max(MEMORY_KB_MIN);
-        let (mut factor, mut operator) = (1, String::new());
-        loop {
-            let kilobytes = tenth * factor;
-            match limited(own, sql, kilobytes).await? {
-                Ok(found) => {
-                    same(&found, &expected).with_context(|| format!("with {kilobytes} kB"))?;
-                    break;
+impl Ways<'_> {
+    /// Asks a query in all ways; what it needed.
+    async fn compare_one(&self, name: &str, sql: &str, exception: Option<&Exception>) -> Result<Outcome> {
+        let Self { own, stock, .. } = self;
+        let expected = ask(stock, sql).await.context("stock operators")?;
+        let found = ask(own, sql).await.context("own operators")?;
+        same(&found, &expected).context("own operators")?;
+        let mut fault = String::new();
+        for _ in 0..ATTEMPTS {
+            let peak = peak(own, sql).await?;
+            let tenth = (peak / 10).max(MEMORY_KB_MIN);
+            let (mut limit, mut factor, mut operator) = ((peak / 10).max(OURS_KB_MIN), 1, String::new());
+            let written = loop {
+                let before = self.written()?;
+                match limited(own, sql, limit).await? {
+                    Ok(found) => {
+                        same(&found, &expected).with_context(|| format!("with {limit} kB"))?;
+                        break self.written()? - before;
+                    }
+                    Err(message) => {
+                        let (is_ours, most) =
+                            (OURS.contains(&operator_of(&message)), (2 * peak).max(8 * MEMORY_KB_MIN));
+                        ensure!(!is_ours && limit <= most, "with {limit} kB of {peak}: {message}");
+                        operator = operator_of(&message).to_owned();
+                        if limit < tenth {
+                            limit = tenth;
+                        } else {
+                            factor *= 2;
+                            limit = tenth * factor;
+                        }
+                    }
                 }
-                Err(message) => {
-                    let (is_ours, most) = (OURS.contains(&operator_of(&message)), (2 * peak).max(8 * MEMORY_KB_MIN));
-                    ensure!(!is_ours && kilobytes <= most, "with {kilobytes} kB of {peak}: {message}");
-                    operator = operator_of(&message).to_owned();
-                    factor *= 2;
-                }
+            };
+            let wanted = format!("Exception {{ query: {name:?}, factor: {factor}, operators: &[{operator:?}] }}");
+            let is_known = exception.is_some_and(|known| known.covers(factor, &operator));
+            if factor > 2 && !is_known {
+                fault = format!("{factor} times {tenth} kB of {peak} are needed: {wanted}");
+            } else if let Some(known) = exception
+                && limited(own, sql, tenth * known.factor / 4).await?.is_ok()
+            {
+                fault = format!("a quarter of {} times {tenth} kB of {peak} do", known.factor);
+            } else {
+                return Ok(Outcome { peak, limit, factor, written });
             }
         }
-        let wanted = format!("Exception {{ query: {name:?}, factor: {factor}, operators: &[{operator:?}] }}");
-        let is_known = exception.is_some_and(|known| known.covers(factor, &operator));
-        if factor > 2 && !is_known {
-            fault = format!("{factor} times {tenth} kB of {peak} are needed: {wanted}");
-        } else if let Some(known) = exception
-            && limited(own, sql, tenth * known.factor / 4).await?.is_ok()
-        {
-            fault = format!("a quarter of {} times {tenth} kB of {peak} do", known.factor);
-        } else {
-            return Ok((format!("{name}: {factor} times {tenth} kB of {peak} do"), factor));
-        }
+        bail!("{fault}")
     }
-    bail!("{fault}")
+
+    /// What all queries have written to files since the start, kB. Nobody else asks this server.
+    fn written(&self) -> Result<u64> {
+        let (_, page) = get(self.server.http(), "/metrics");
+        let written = series(&page, r#"ashlar_query_spill_written_bytes_total{to="files"}"#);
+        Ok((written.context("what was written to files")? / 1024.0).ceil() as u64)
+    }
 }
 
 /// The answer to a query that may have so many kB, or with what message that is refused.

@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     Rule { name: "the map in ARCHITECTURE.md names every crate", find: architecture::map },
     Rule { name: "crates depend on each other as ARCHITECTURE.md says", find: architecture::directions },
     Rule { name: "DataFusion is named in query only", find: architecture::datafusion },
+    Rule { name: "hash tables know Arrow alone", find: architecture::tables },
     Rule { name: "doors import the session only", find: architecture::doors },
     Rule { name: "manifests take versions and lints from the workspace", find: architecture::manifests },
     Rule { name: "source files say what they are", find: source::headers },

@@ -5,6 +5,9 @@ use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::MemoryReservation;
 use datafusion_physical_plan::metrics::Gauge;
 
+use crate::hash_table::account::Account;
+pub(crate) use crate::hash_table::account::Wish;
+
 /// Whether an error says that there is no memory left, or no room in a table of which only smaller ones can be made.
 pub(crate) fn is_full(error: &DataFusionError) -> bool {
     match error.find_root() {
@@ -70,16 +73,6 @@ impl Memory {
     }
 }
 
-/// What becomes of a wish for memory where the pool has none left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// It is refused.
-    IfFree,
-    /// It is granted and charged: somebody who has nothing left to put out of memory takes one more batch, so that what
-    /// he does comes to an end.
-    Anyway,
-}
-
 /// Bytes that somebody holds; given back when it goes.
 pub(crate) struct Charge {
     memory: std::sync::Arc<Memory>,
@@ -118,33 +111,6 @@ impl Charge {
         self.bytes += bytes;
     }
 
-    /// Makes room for so many values and no more, charged before it is taken: the old ones are held meanwhile. Who calls
-    /// settles afterwards, and knows how many there will be.
-    ///
-    /// # Errors
-    /// Where the pool has none left.
-    pub(crate) fn room<T>(&mut self, values: &mut Vec<T>, count: usize, wish: Wish) -> Result<()> {
-        if count <= values.capacity() {
-            return Ok(());
-        }
-        self.grow(count * size_of::<T>(), wish)?;
-        values.reserve_exact(count - values.len());
-        Ok(())
-    }
-
-    /// The same for so many values more, and for a quarter more than there are.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn room_for_more<T>(&mut self, values: &mut Vec<T>, more: usize, wish: Wish) -> Result<()> {
-        let count = values.len() + more;
-        if count <= values.capacity() {
-            return Ok(());
-        }
-        let count = count.max(values.len() + values.len() / 4);
-        self.room(values, count, wish)
-    }
-
     /// Is of so many bytes from now on: those that are held, whether the pool has them or not.
     pub(crate) fn settle(&mut self, bytes: usize) {
         if bytes > self.bytes {
@@ -153,6 +119,22 @@ impl Charge {
             self.memory.shrink(self.bytes - bytes);
         }
         self.bytes = bytes;
+    }
+}
+
+impl Account for Charge {
+    type Error = DataFusionError;
+
+    fn charged(&self) -> usize {
+        self.bytes
+    }
+
+    fn charge(&mut self, bytes: usize, wish: Wish) -> Result<()> {
+        self.grow(bytes, wish)
+    }
+
+    fn correct(&mut self, bytes: usize) {
+        self.settle(bytes);
     }
 }
 

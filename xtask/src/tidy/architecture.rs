@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{Tree, code_lines};
+use super::tree::{Tree, code_lines, has_word};
 
 const PAGE: &str = "ARCHITECTURE.md";
 
@@ -12,6 +12,11 @@ const ENGINE_ROOMS: &[&str] = &["crates/functions/", "crates/operators/", "crate
 
 /// What lies in these and knows Arrow alone.
 const TABLES: &str = "crates/operators/src/hash_table";
+
+/// Their manifest, their name as a module, and what they may use besides the language's own.
+const TABLES_MANIFEST: &str = "crates/operators/Cargo.toml";
+const TABLES_MODULE: &str = "hash_table";
+const TABLES_USE: &[&str] = &["arrow"];
 
 /// What a door may import of the server: the session, its own room, and what concerns every thread of the process.
 const DOOR_IMPORTS: &[&str] = &["session", "door", "shutdown"];
@@ -67,6 +72,26 @@ pub(super) fn datafusion(tree: &Tree) -> Vec<String> {
     for (folder, manifest) in manifests_of(tree).filter(|(folder, _)| outside(&format!("{folder}/"))) {
         if dependencies(&manifest).iter().any(|(name, _)| name.starts_with("datafusion")) {
             problems.push(format!("{folder}/Cargo.toml: depends on DataFusion"));
+        }
+    }
+    problems
+}
+
+/// The hash tables use Arrow and each other: no other crate, and nothing of their own crate through which they would know one.
+pub(super) fn tables(tree: &Tree) -> Vec<String> {
+    let mut problems = Vec::new();
+    let manifest: toml::Table = tree.text(TABLES_MANIFEST).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let crates: Vec<String> = dependencies(&manifest).iter().map(|(name, _)| name.replace('-', "_")).collect();
+    for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with(TABLES)) {
+        for (number, line) in code_lines(text) {
+            for import in after(line, "crate::").filter(|name| *name != TABLES_MODULE) {
+                problems.push(format!("{path}:{number}: the hash tables use crate::{import}; they know Arrow alone"));
+            }
+            for name in crates.iter().filter(|name| !TABLES_USE.contains(&name.as_str())) {
+                if has_word(line, name) {
+                    problems.push(format!("{path}:{number}: the hash tables use {name}; they know Arrow alone"));
+                }
+            }
         }
     }
     problems

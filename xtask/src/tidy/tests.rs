@@ -51,6 +51,23 @@ fn datafusion_stays_in_its_room() {
 }
 
 #[test]
+fn hash_tables_know_arrow_alone() {
+    let manifest = (
+        "crates/operators/Cargo.toml",
+        "[dependencies]\narrow.workspace = true\ndatafusion-common.workspace = true\ntokio.workspace = true\n",
+    );
+    let good = "use arrow::array::Array;\nuse super::account::Account;\nuse crate::hash_table::hash::Secret;\nlet tokio_like = 1;\n";
+    holds(architecture::tables, &[("crates/operators/src/hash_table/keys.rs", good), manifest]);
+    // A module of the same crate may know more, and so may whoever uses them.
+    let through = "//! x\nuse crate::memory::Charge;\n";
+    breaks(architecture::tables, &[("crates/operators/src/hash_table/keys.rs", through), manifest], "crate::memory");
+    holds(architecture::tables, &[("crates/operators/src/join/exec.rs", through), manifest]);
+    let named = "//! x\nlet failed: datafusion_common::Result<()> = tokio::run();\n";
+    let problems = architecture::tables(&Tree::of(&[("crates/operators/src/hash_table/a.rs", named), manifest]));
+    assert_eq!(problems.len(), 2, "{problems:?}");
+}
+
+#[test]
 fn a_door_imports_the_session_only() {
     let good = "use crate::session::SqlSession;\nuse ashlar_protocol::pg;\nuse crate::door::writer;\n";
     holds(architecture::doors, &[("crates/server/src/door/pgwire.rs", good)]);

@@ -15,11 +15,11 @@ use crate::growing::Growing;
 use crate::hash_table::groups::{Groups, TOGETHER};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
-use crate::memory::{Memory, Wish};
+use crate::memory::{Charge, Memory, Wish};
 
 /// See the module.
 pub(crate) struct Partition {
-    groups: Groups,
+    groups: Groups<Charge>,
     states: Vec<Box<dyn State>>,
     /// Rows that came.
     rows: u64,

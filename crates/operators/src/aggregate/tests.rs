@@ -31,6 +31,7 @@ use futures::StreamExt;
 use super::partitions::PARTITIONS;
 use super::rule::HashAggregates;
 use super::states::{State, Sums, of_extremes, of_float_sums};
+pub(crate) use crate::hash_table::scrambled;
 use crate::memory::{Memory, Wish};
 
 mod engines;
@@ -180,12 +181,6 @@ pub(crate) fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
 /// How often something was written to files.
 pub(crate) fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().spill_count().unwrap_or(0)
-}
-
-/// Numbers that look like any.
-pub(crate) fn scrambled(number: u64) -> u64 {
-    let mixed = (number ^ number >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ mixed >> 32
 }
 
 /// Rows with keys of all kinds, of which there are so many of each.

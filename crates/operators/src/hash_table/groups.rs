@@ -2,11 +2,11 @@
 
 use arrow::error::ArrowError;
 
+use super::account::{Account, Wish};
 use super::directory::Directory;
 use super::hash::{Secret, Word};
 use super::keys::{ByteKeys, Keys, Packed, Packing};
 use super::machine::ask_for;
-use crate::memory::{Charge, Wish};
 
 /// Rows whose places in the directory are asked for together, and that are taken together or not at all.
 pub(crate) const TOGETHER: usize = 64;
@@ -15,7 +15,7 @@ pub(crate) const TOGETHER: usize = 64;
 /// for as a column, as values that are counted once, may have them.
 const KEY_BYTES: usize = if cfg!(test) { 16 << 20 } else { i32::MAX as usize };
 
-/// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and half a hash for bytes.
+/// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and the hash for bytes.
 #[derive(Debug)]
 enum Stored {
     Word32(Vec<u32>),
@@ -25,13 +25,14 @@ enum Stored {
 }
 
 /// See the module.
-pub(crate) struct Groups {
+pub(crate) struct Groups<A> {
     directory: Directory,
     stored: Stored,
     /// The group of NULL, of a column alone. It is in no directory.
     null: Option<u32>,
     secret: Secret,
-    charge: Charge,
+    /// Is asked for all that is held.
+    account: A,
 }
 
 /// Room for a table that will have `goal` groups, as far as somebody knows: by an eighth at least, so that little growing is
@@ -50,16 +51,16 @@ fn step(len: usize, goal: usize) -> usize {
     (len as f64 * times.powf(times.log2().ceil().recip())) as usize
 }
 
-impl Groups {
+impl<A: Account> Groups<A> {
     /// None yet; without memory.
-    pub(crate) fn new(packing: &Packing, secret: Secret, charge: Charge) -> Self {
+    pub(crate) fn new(packing: &Packing, secret: Secret, account: A) -> Self {
         let stored = match packing.none() {
             Keys::Word32(words) => Stored::Word32(words),
             Keys::Word64(words) => Stored::Word64(words),
             Keys::Word128(words) => Stored::Word128(words),
             Keys::Bytes(keys) => Stored::Bytes(keys, Vec::new()),
         };
-        Self { directory: Directory::default(), stored, null: None, secret, charge }
+        Self { directory: Directory::default(), stored, null: None, secret, account }
     }
 
     /// Groups.
@@ -74,7 +75,7 @@ impl Groups {
 
     /// Bytes that are held.
     pub(crate) fn bytes(&self) -> usize {
-        self.charge.bytes()
+        self.account.charged()
     }
 
     /// Bytes of the keys, where they are bytes.
@@ -103,31 +104,32 @@ impl Groups {
     /// are expected. What is taken is charged before.
     ///
     /// # Errors
-    /// Where the pool has not as much, or there are more keys, or longer ones, than a table may have; no row has been taken then.
-    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), ArrowError> {
+    /// Where there is not as much memory, or there are more keys, or longer ones, than a table may have; no row has been taken then.
+    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), A::Error> {
         let len = self.len();
         if u32::try_from(len + more).is_err() {
-            return Err(ArrowError::MemoryError("a partition of an aggregation has more than 2^32 groups".to_owned()));
+            let what = "a partition of an aggregation has more than 2^32 groups".to_owned();
+            return Err(ArrowError::MemoryError(what).into());
         }
         let most = if wish == Wish::IfFree { KEY_BYTES } else { u32::MAX as usize };
         if self.bytes_of_keys() + bytes > most {
             let what = format!("a partition of an aggregation has more than {most} bytes of keys");
-            return Err(ArrowError::MemoryError(what));
+            return Err(ArrowError::MemoryError(what).into());
         }
         let made = self.make_room(more, bytes, goal, wish);
         // Where one part was refused, others may have grown.
         let held = self.held();
-        self.charge.settle(held);
+        self.account.correct(held);
         made
     }
 
-    fn make_room(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), ArrowError> {
+    fn make_room(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), A::Error> {
         let len = self.len();
         if len + more > self.directory.capacity() {
             let mut entries = grown(len, more, goal);
-            if self.charge.grow(Directory::bytes_for(entries), Wish::IfFree).is_err() {
+            if self.account.charge(Directory::bytes_for(entries), Wish::IfFree).is_err() {
                 entries = grown(len, more, 0);
-                self.charge.grow(Directory::bytes_for(entries), wish)?;
+                self.account.charge(Directory::bytes_for(entries), wish)?;
             }
             let (secret, stored) = (self.secret, &self.stored);
             match stored {
@@ -139,13 +141,13 @@ impl Groups {
         }
         let groups = self.directory.capacity();
         match &mut self.stored {
-            Stored::Word32(words) => self.charge.room(words, groups, wish)?,
-            Stored::Word64(words) => self.charge.room(words, groups, wish)?,
-            Stored::Word128(words) => self.charge.room(words, groups, wish)?,
+            Stored::Word32(words) => self.account.room(words, groups, wish)?,
+            Stored::Word64(words) => self.account.room(words, groups, wish)?,
+            Stored::Word128(words) => self.account.room(words, groups, wish)?,
             Stored::Bytes(keys, hashes) => {
-                self.charge.room_for_more(&mut keys.bytes, bytes, wish)?;
-                self.charge.room(&mut keys.ends, groups, wish)?;
-                self.charge.room(hashes, groups, wish)?;
+                self.account.room_for_more(&mut keys.bytes, bytes, wish)?;
+                self.account.room(&mut keys.ends, groups, wish)?;
+                self.account.room(hashes, groups, wish)?;
             }
         }
         Ok(())
@@ -308,7 +310,7 @@ mod tests {
     use arrow::datatypes::DataType;
 
     use super::*;
-    use crate::memory::Memory;
+    use crate::hash_table::account::Budget;
 
     #[test]
     fn there_is_room_for_what_comes_and_for_no_more_than_is_expected() {
@@ -343,7 +345,7 @@ mod tests {
         let secret = Secret::random();
         for data_type in [DataType::Int32, DataType::Int64, DataType::Utf8] {
             let packing = Packing::of(&[(data_type.clone(), true)]).unwrap();
-            let mut groups = Groups::new(&packing, secret, Memory::unlimited().charge());
+            let mut groups = Groups::new(&packing, secret, Budget::unlimited());
             // Half of the rows make groups, one of them is NULL.
             let count: u32 = if cfg!(miri) { 400 } else { 3000 };
             let number = |row: i64| (row != 70).then_some(if row % 2 == 0 { row } else { 1 });
@@ -385,7 +387,7 @@ mod tests {
     #[test]
     fn keys_have_as_many_bytes_as_an_array_unless_none_can_leave() {
         let packing = Packing::of(&[(DataType::Utf8, false)]).unwrap();
-        let mut groups = Groups::new(&packing, Secret::random(), Memory::unlimited().charge());
+        let mut groups = Groups::new(&packing, Secret::random(), Budget::unlimited());
         for (bytes, wish, is_refused) in [
             (KEY_BYTES, Wish::IfFree, false),
             (KEY_BYTES + 1, Wish::IfFree, true),
@@ -402,7 +404,7 @@ mod tests {
     fn a_table_of_which_nobody_knows_the_end_grows_below_doubling() {
         let count = if cfg!(miri) { 2_000_u64 } else { 300_000 };
         let (packing, secret) = (Packing::of(&[(DataType::Int64, false)]).unwrap(), Secret::random());
-        let mut groups = Groups::new(&packing, secret, Memory::unlimited().charge());
+        let mut groups = Groups::new(&packing, secret, Budget::unlimited());
         let rows: Vec<u32> = (0..50).collect();
         let (mut hashes, mut ids, mut growths) = (Vec::new(), Vec::new(), 0);
         for start in (0..count).step_by(rows.len()) {
@@ -422,5 +424,21 @@ mod tests {
             assert!(ids.iter().zip(start..).all(|(id, key)| *id as u64 == key), "new keys have the next ids");
         }
         assert!(growths > 2, "it has grown {growths} times");
+    }
+    #[test]
+    fn memory_is_asked_for_before_it_is_taken() {
+        let packing = Packing::of(&[(DataType::Utf8, false)]).unwrap();
+        let mut groups = Groups::new(&packing, Secret::random(), Budget::of(100_000));
+        let (mut more, mut granted) = (64, 0);
+        while groups.reserve(more, more * 10, more, Wish::IfFree).is_ok() {
+            assert!(groups.capacity() >= more && groups.bytes() == groups.held());
+            granted = more;
+            more += more / 2;
+        }
+        assert!(granted > 64, "{granted}");
+        // What was refused in part has grown in part, and all of it within what may be had.
+        assert!(groups.held() == groups.bytes() && groups.account.most <= 100_000, "{}", groups.account.most);
+        groups.reserve(more, more * 10, more, Wish::Anyway).unwrap();
+        assert!(groups.capacity() >= more && groups.held() == groups.bytes());
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn ask_for<T>(all: &[T], at: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aggregate::tests::scrambled;
+    use crate::hash_table::scrambled;
 
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 5000 };
 

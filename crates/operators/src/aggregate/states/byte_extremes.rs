@@ -18,6 +18,7 @@ use arrow::error::ArrowError;
 use datafusion_common::{Result, exec_err, internal_err};
 
 use super::{State, counted};
+use crate::hash_table::account::Account;
 use crate::memory::{Charge, Wish};
 
 /// Of a group without a value.

@@ -40,7 +40,7 @@ fn item(value: &DataType) -> FieldRef {
 
 /// See the module.
 pub(crate) struct Distinct {
-    pairs: Groups,
+    pairs: Groups<Charge>,
     packing: Packing,
     secret: Secret,
     value: DataType,
@@ -86,7 +86,7 @@ impl Distinct {
             _ => 0,
         };
         let pairs = self.pairs.len();
-        Ok(self.pairs.reserve(rows, bytes, pairs + pairs / 2, wish)?)
+        self.pairs.reserve(rows, bytes, pairs + pairs / 2, wish)
     }
 
     fn add(&mut self, values: &ArrayRef, ids: &[usize], filter: Option<&BooleanArray>, groups: usize) -> Result<()> {

@@ -13,6 +13,7 @@ use datafusion_common::{Result, internal_err};
 use super::byte_extremes::{ByteExtremes, is_bytes};
 use super::seen::Seen;
 use super::{State, counted};
+use crate::hash_table::account::Account;
 use crate::memory::{Charge, Wish};
 
 /// Values that have an order, PostgreSQL's: NaN is the greatest float.

@@ -2,6 +2,7 @@
 
 use datafusion_common::Result;
 
+use crate::hash_table::account::Account;
 use crate::memory::{Charge, Wish};
 
 /// See the module.

@@ -3,6 +3,7 @@
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion_common::Result;
 
+use crate::hash_table::account::Account;
 use crate::memory::{Charge, Wish};
 
 /// See the module.
