@@ -213,8 +213,9 @@ fn told_from_null(found: InSubquery) -> Result<Expr> {
 /// which takes its column to be NULL only where a row of it is. An aggregate says so whatever it is of: a function of a constant would
 /// be one.
 fn is_row_wanted(subquery: &Subquery) -> bool {
-    let plan = &subquery.subquery;
-    !has_one_row(plan) && (!subquery.outer_ref_columns.is_empty() || !plan.schema().field(0).is_nullable())
+    let Subquery { subquery: plan, outer_ref_columns, .. } = subquery;
+    let hands_on = || Around::of(plan).is_ok_and(|around| around.is_handed_on);
+    !has_one_row(plan) && (!outer_ref_columns.is_empty() || !plan.schema().field(0).is_nullable() || hands_on())
 }
 
 /// Whether a plan gives one row, neither more nor less, whatever there is.
