@@ -11,6 +11,7 @@ mod conflicts;
 mod copies;
 mod dump;
 mod faults;
+mod fixtures;
 mod http;
 mod life;
 mod locks;

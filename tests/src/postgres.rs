@@ -2,6 +2,8 @@
 //!
 //! UTF-8, C.UTF-8, UTC, no fsync, loopback or an island only, trusting. As root it runs as an unprivileged user, which PostgreSQL demands.
 
+mod template;
+
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::os::unix::process::CommandExt;
@@ -14,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::island::Island;
 use crate::pg;
 use crate::process::{PATIENCE, Port, Process, wait_for};
+use template::Template;
 
 /// What makes the folder of a cluster: where the programs are, the folder, who owns it.
 type Fill<'a> = &'a dyn Fn(&Path, &Path, Option<(u32, u32)>) -> Result<()>;
@@ -200,7 +203,15 @@ fn serve(bin: &Path, owner: Option<(u32, u32)>, dir: &Path, address: SocketAddr,
     command
 }
 
+/// Makes a cluster in `data`, which is an empty folder or none yet.
 fn init(bin: &Path, data: &Path, owner: Option<(u32, u32)>) -> Result<()> {
+    match Template::shared(bin, owner)? {
+        Some(template) => template.copy(data, owner),
+        None => initdb(bin, data, owner),
+    }
+}
+
+fn initdb(bin: &Path, data: &Path, owner: Option<(u32, u32)>) -> Result<()> {
     let mut command = program(bin, "initdb", owner);
     command
         .args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"])
@@ -227,7 +238,12 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 fn program(bin: &Path, name: &str, owner: Option<(u32, u32)>) -> Command {
-    let mut command = clean(Command::new(bin.join(name)));
+    owned(Command::new(bin.join(name)), owner)
+}
+
+/// The command as run by the owner of clusters.
+fn owned(command: Command, owner: Option<(u32, u32)>) -> Command {
+    let mut command = clean(command);
     if let Some((uid, gid)) = owner {
         command.uid(uid).gid(gid);
     }
