@@ -471,3 +471,45 @@ fn serve_thread(runtime: &LocalRuntime, shared: &Shared, mut arrivals: mpsc::Rec
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Starts a task when it is dropped, as a connection to a shard does that somebody was in the middle of; says whether that could be.
+    struct Unfinished(std::sync::mpsc::SyncSender<bool>);
+
+    impl Drop for Unfinished {
+        fn drop(&mut self) {
+            let started = tokio::runtime::Handle::try_current().map(|runtime| drop(runtime.spawn(async {})));
+            // Where the test has failed nobody listens.
+            let _ = self.0.send(started.is_ok());
+        }
+    }
+
+    #[test]
+    fn a_connection_that_panics_ends_no_other_and_one_without_an_end_goes_with_its_thread() {
+        let (sender, gone) = std::sync::mpsc::sync_channel(2);
+        let serve = move |runtime: LocalRuntime| {
+            runtime.block_on(async {
+                // What does not leave its thread, as most of a connection.
+                let fails = Rc::new(true);
+                let failing = Rc::clone(&fails);
+                let failed = tokio::task::spawn_local(async move { assert!(!*failing, "a connection that fails") });
+                assert!(failed.await.is_err());
+                let unfinished = Unfinished(sender);
+                tokio::task::spawn_local(async move {
+                    let _held = (unfinished, fails);
+                    std::future::pending::<()>().await;
+                });
+                tokio::task::yield_now().await;
+            });
+        };
+        let thread = spawn_door("ashlar-door-test".to_owned(), serve).expect("a thread");
+        assert_eq!(gone.recv(), Ok(true));
+        assert!(thread.join().is_ok());
+        assert!(gone.try_recv().is_err());
+    }
+}

@@ -55,6 +55,39 @@ async fn a_client_that_does_not_read_holds_bounded_memory() {
 }
 
 #[tokio::test]
+async fn where_there_is_room_a_sink_is_ready_at_once_and_nothing_is_sent() {
+    let (server, _client) = connection().await;
+    let (mut outbox, cancel) = (Outbox::default(), CancelToken::new());
+    let mut sink = sink(&mut outbox, &server, &cancel);
+    assert!(sink.has_room());
+    // A row that could not be encoded is told, however much room there is.
+    sink.refused = Some(Error::internal("a row that cannot be encoded"));
+    assert!(!sink.has_room());
+    assert!(sink.ready().await.is_err());
+    let (columns, value) = ([column()], "x".repeat(1000));
+    let (mut with_room, mut without) = (0, 0);
+    loop {
+        let (has_room, before) = (sink.has_room(), sink.outbox.pending());
+        let ready = pin!(sink.ready()).now_or_never();
+        match has_room {
+            true => {
+                assert!(matches!(ready, Some(Ok(()))), "{ready:?}");
+                assert_eq!(sink.outbox.pending(), before);
+                with_room += 1;
+            }
+            false => without += 1,
+        }
+        if ready.is_none() {
+            break;
+        }
+        assert!(with_room < 1_000_000, "a client that does not read is never waited for");
+        sink.row(&columns, &mut std::iter::once(Datum::Text(&value)));
+    }
+    assert!(with_room > 60 && without > 0, "{with_room} {without}");
+    assert!(!sink.has_room());
+}
+
+#[tokio::test]
 async fn a_cancel_request_reaches_a_statement_that_waits_for_its_client() {
     let (server, _client) = connection().await;
     let mut outbox = Outbox::default();
