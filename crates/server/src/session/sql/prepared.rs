@@ -11,6 +11,7 @@ use ashlar_base::value::binary;
 use ashlar_query::statement::Kind;
 use ashlar_store::{Reservation, Store};
 
+use super::parameters::Charges;
 use super::portal::Portal;
 use super::run::select_of;
 use super::{Executed, RowSink, SqlSession, no_statement, sharded};
@@ -135,8 +136,9 @@ impl SqlSession {
             let encoded: Vec<(ValueFormat, Option<Vec<u8>>)> = encoded.collect();
             let parameters = encoded.iter().map(|(format, bytes)| (*format, bytes.as_deref()));
             let prepared = self.prepared.get_mut(name).ok_or_else(|| no_statement(name))?;
-            let (store, mut bound) = (self.shared.engine.store(), Portal::empty());
-            sharded::bind(&mut bound, &mut self.spare, store, (name, prepared), parameters, formats)?;
+            // One of a session, for as long as the statement runs.
+            let (charges, mut bound) = (Charges::new(self.shared.engine.store(), ""), Portal::empty());
+            sharded::bind(&mut bound, &mut self.spare, charges, (name, prepared), parameters, formats)?;
             bound
         } else {
             Portal::new(planned, values, Arc::clone(formats))
