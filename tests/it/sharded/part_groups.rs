@@ -109,3 +109,32 @@ fn keys_of_a_join_choose_the_groups_that_shards_make() {
     assert_eq!(all, expected);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn what_a_shard_with_another_column_would_round_is_refused() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t ({COLUMNS}) {}", fleet.by("k")));
+    fill(&mut client);
+    for (column, before, after, sql) in [
+        ("d", "numeric(10,2)", "numeric(12,4)", "SELECT h.name, g.a FROM home h, (SELECT sum(d) AS a FROM t) g"),
+        ("d", "numeric(10,2)", "numeric(12,4)", "SELECT h.name, g.a FROM home h, (SELECT min(d) AS a FROM t) g"),
+        ("s", "smallint", "numeric(6,1)", "SELECT h.name, g.a FROM home h, (SELECT avg(s) AS a FROM t) g"),
+        ("n", "int", "bigint", "SELECT h.name, g.a FROM home h, (SELECT sum(n) AS a FROM t) g"),
+        (
+            "n",
+            "int",
+            "bigint",
+            "SELECT h.name, g.a FROM home h JOIN (SELECT n, count(*) AS a FROM t GROUP BY n) g ON g.n = h.n",
+        ),
+    ] {
+        let expected = rows(&mut client, sql);
+        let alter = |to: &str| format!("ALTER TABLE t ALTER {column} TYPE {to}");
+        done(&mut fleet.shard(1), &alter(after));
+        let error = refused(&mut client, sql);
+        assert!(error.contains("s1"), "{sql}: {error}");
+        done(&mut fleet.shard(1), &alter(before));
+        assert_eq!(rows(&mut client, sql), expected, "{sql}");
+    }
+    fleet.ashlar.check_log();
+}

@@ -157,6 +157,16 @@ impl<'a> Input<'a> {
     }
 }
 
+/// A number with as many digits as it is read with, or an error that shows it: a shard whose column is another one by now may have more of them,
+/// which a cast would round away.
+fn unrounded(number: &str, precision: u8, scale: u8) -> String {
+    let numeric = format!("pg_catalog.numeric({precision}, {scale})");
+    format!(
+        "CASE WHEN pg_catalog.scale({number}) <= {scale} THEN {number}::{numeric} \
+         ELSE ('more digits than those of the column: ' || {number})::{numeric} END"
+    )
+}
+
 /// What a shard is asked for.
 #[derive(Default)]
 struct Asked {
@@ -194,20 +204,22 @@ impl Asked {
             }
             // With the number of its values: of none the sum is not looked at.
             ("sum", [DataType::Decimal128(precision, 0), DataType::Int64]) => {
-                let name = quote_ident(&of.integer(arg)?.name);
-                let sum = format!("coalesce(pg_catalog.sum({name}), 0)::pg_catalog.numeric({precision}, 0)");
-                self.push(sum, SqlType::Scalar(ScalarType::Numeric { precision: *precision, scale: 0 }));
+                let column = of.integer(arg)?;
+                let name = quote_ident(&column.name);
+                // They take whole numbers only: a shard whose column is another one by now says so.
+                let whole = if column.sql_type == BIGINT { "int8up" } else { "int4up" };
+                let sum = format!("pg_catalog.sum(pg_catalog.{whole}({name}))");
+                let sql_type = SqlType::Scalar(ScalarType::Numeric { precision: *precision, scale: 0 });
+                self.push(format!("coalesce({sum}, 0)::pg_catalog.numeric({precision}, 0)"), sql_type);
                 self.push(format!("pg_catalog.count({name})"), BIGINT);
             }
             ("sum", [DataType::Decimal128(precision, scale)]) => {
                 let (_, column) = of.column(arg)?;
                 let SqlType::Scalar(ScalarType::Numeric { scale: own, .. }) = column.sql_type else { return None };
                 let scale = u8::try_from(*scale).ok().filter(|scale| *scale >= own)?;
-                let name = quote_ident(&column.name);
-                self.push(
-                    format!("pg_catalog.sum({name})::pg_catalog.numeric({precision}, {scale})"),
-                    SqlType::Scalar(ScalarType::Numeric { precision: *precision, scale }),
-                );
+                let sum = format!("pg_catalog.sum({})", quote_ident(&column.name));
+                let sql_type = SqlType::Scalar(ScalarType::Numeric { precision: *precision, scale });
+                self.push(unrounded(&sum, *precision, scale), sql_type);
             }
             (name @ ("min" | "max"), [_]) => {
                 let (_, column) = of.column(arg)?;
@@ -222,7 +234,7 @@ impl Asked {
                     | ScalarType::Timestamp
                     | ScalarType::Timestamptz => self.push(call, column.sql_type),
                     ScalarType::Numeric { precision, scale } => {
-                        self.push(format!("{call}::pg_catalog.numeric({precision}, {scale})"), column.sql_type);
+                        self.push(unrounded(&call, precision, scale), column.sql_type);
                     }
                     ScalarType::Text | ScalarType::Varchar { .. } if is_by_bytes => {
                         self.push(call, SqlType::Scalar(ScalarType::Text));
