@@ -37,6 +37,7 @@ mod members;
 mod memory;
 mod metrics;
 mod network;
+mod part_groups;
 mod pgbench;
 mod pipelines;
 mod pools;

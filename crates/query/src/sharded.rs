@@ -3,6 +3,7 @@
 //! Covers what the catalog keeps of such a table, how statements about it are planned, and what the engine reads of it
 //! if one shard alone cannot answer. Which shard has which rows, and what it is sent, is decided in `ashlar_shard`.
 
+mod aggregates;
 pub(crate) mod alter;
 mod attach;
 mod batches;
@@ -42,6 +43,7 @@ use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
 use pg_query::protobuf::RangeVar;
 
+pub(crate) use aggregates::ShardAggregates;
 pub(crate) use checks::free_of_table;
 pub use copy::{CopyInto, KeySource};
 pub use default_placement::{by_default, is_open};

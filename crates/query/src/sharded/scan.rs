@@ -107,6 +107,12 @@ pub(super) struct Scanned {
     pub(super) rows: Option<usize>,
     /// Whether the order of texts decides in the plan.
     pub(super) orders_text: bool,
+    /// What shards are asked for, between `SELECT` and `FROM`, where that is the same for all.
+    pub(super) selected: Option<String>,
+    /// How many conditions the query has, where shards are asked with all of them.
+    pub(super) conditions: Option<usize>,
+    /// What stands behind the conditions, where rows are those of groups that each shard has made.
+    pub(super) grouping: Option<String>,
 }
 
 /// See the module.
@@ -148,6 +154,45 @@ impl ShardScanExec {
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same, not executed yet, of groups that each shard makes of its rows: it is asked for `selected`, which has these types, and first
+    /// the columns of the table that tell groups apart. `None`: it has other rows than those that groups are made of, which `conditions` are
+    /// all that chooses.
+    pub(super) fn grouped(
+        &self,
+        (selected, grouping): (&str, String),
+        columns: Vec<usize>,
+        types: Arc<[SqlType]>,
+        schema: SchemaRef,
+        conditions: usize,
+    ) -> Option<Self> {
+        let scanned = self.scanned.as_ref();
+        if scanned.is_limited || scanned.grouping.is_some() || !self.told.is_empty() {
+            return None;
+        }
+        let before = format!("SELECT {} FROM", scanned.selected.as_ref()?);
+        if scanned.conditions != Some(conditions) {
+            return None;
+        }
+        let part = |part: &ShardPart| {
+            let text = format!("SELECT {selected} FROM{}{grouping}", part.text.strip_prefix(&before)?);
+            Some(ShardPart { shard: part.shard, server: Arc::clone(&part.server), text })
+        };
+        Some(Self::new(Scanned {
+            table: Arc::clone(&scanned.table),
+            schema,
+            ordinals: columns,
+            types,
+            parts: scanned.parts.iter().map(part).collect::<Option<_>>()?,
+            is_conditional: scanned.is_conditional,
+            is_limited: false,
+            rows: scanned.rows,
+            orders_text: scanned.orders_text,
+            selected: None,
+            conditions: None,
+            grouping: Some(grouping),
+        }))
     }
 
     /// What shards are asked.
@@ -258,6 +303,7 @@ impl ExecutionPlan for ShardScanExec {
         if let Some(rows) = self.scanned.rows
             && partition.is_none()
             && !self.scanned.is_limited
+            && self.scanned.grouping.is_none()
         {
             statistics = statistics.with_num_rows(Precision::Inexact(rows));
         }
@@ -373,7 +419,9 @@ impl ShardReader {
                     sent.add(count);
                 }
                 let word = if self.scanned.is_conditional { "AND" } else { "WHERE" };
-                (Some(format!("{} {word} {}", self.part.text, conditions.join(" AND "))), values)
+                let grouping = self.scanned.grouping.as_deref().unwrap_or_default();
+                let rows = self.part.text.strip_suffix(grouping).unwrap_or(&self.part.text);
+                (Some(format!("{rows} {word} {}{grouping}", conditions.join(" AND "))), values)
             }
         };
         let lent = lend(&self.scanned, &self.part.server, &self.asking);

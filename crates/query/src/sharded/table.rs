@@ -97,6 +97,8 @@ impl ShardedProvider {
         let definitions = &self.table.schema.columns;
         let sent: Vec<String> =
             conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
+        let is_versioned = columns.iter().any(|ordinal| definitions.get(*ordinal).is_none());
+        let all_sent = (sent.len() == conditions.len()).then_some(sent.len());
         let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
         let limit = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let rule = &self.table.routed.rule;
@@ -139,6 +141,9 @@ impl ShardedProvider {
             is_limited: limit.is_some(),
             rows,
             orders_text: self.orders_text,
+            selected: (!is_versioned).then(|| names(ShardId(0))),
+            conditions: all_sent,
+            grouping: None,
         })))
     }
 

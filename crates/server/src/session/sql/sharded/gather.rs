@@ -466,11 +466,13 @@ impl Asked<'_> {
                 Err(error) if rows.count == 0 && error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
                 next => next?,
             };
-            if !description.is_empty() {
-                sink.forward(&std::mem::take(&mut description), 0);
-            }
             match next {
-                Some(body) => rows.push(&body, sink).await?,
+                Some(body) => {
+                    if !description.is_empty() {
+                        sink.forward(&std::mem::take(&mut description), 0);
+                    }
+                    rows.push(&body, sink).await?;
+                }
                 None if merging.merger.is_done() => break,
                 None => {}
             }
@@ -480,6 +482,9 @@ impl Asked<'_> {
             merging.sources[ranker.at].is_ended = true;
         }
         self.read_rest(leases, &mut merging.sources, &mut progress).await?;
+        if !description.is_empty() {
+            sink.forward(&description, 0);
+        }
         sink.forward(&rows.messages, rows.waiting);
         sink.ready().await?;
         Ok(Some(Ended::Complete(CommandTag::counted("SELECT", rows.count))))
