@@ -37,13 +37,11 @@ const MICROS_OF_A_DAY: i64 = 86_400_000_000;
 
 /// The queries that two tenths of their memory are too little for, at [`SCALE_FACTOR`].
 const EXCEPTIONS: &[Exception] = &[
-    Exception { query: "q05", factor: 8, operators: &["HashJoinInput"] },
     Exception { query: "q39a", factor: 4, operators: SORTS },
     Exception { query: "q47", factor: 16, operators: SORTS },
     Exception { query: "q51", factor: 8, operators: SORTS },
     Exception { query: "q57", factor: 16, operators: SORTS },
     Exception { query: "q67", factor: 8, operators: SORTS },
-    Exception { query: "q85", factor: 8, operators: &["HashJoinInput"] },
 ];
 
 /// The engine's sorts, which keep room for merging what they have in files.

@@ -5,6 +5,8 @@ JSON, and so is its answer (crates/lab/src/door/engine.rs has the list). One sta
 """
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import re
@@ -48,6 +50,11 @@ class DuckDb:
         finally:
             self.connection.execute("PRAGMA disable_profiling")
         return profile["system"].get("peak_buffer_memory")
+
+    def trim(self):
+        """It empties its allocator when it is told its limit, here the one that it has."""
+        (limit,) = self.connection.execute("SELECT current_setting('memory_limit')").fetchone()
+        self.connection.execute(f"SET memory_limit = '{limit}'")
 
 
 class DataFusion:
@@ -93,6 +100,10 @@ class DataFusion:
         found = self.CHARGED.findall(plan)
         return sum(int(float(n) * 1024 ** " KMGT".index(unit or " ")) for n, unit in found) if found else None
 
+    def trim(self):
+        """Its allocator gives back when it is used some time later."""
+        self.run("SELECT 1")
+
 
 class Chdb:
     """https://clickhouse.com/docs/chdb/install/python"""
@@ -119,6 +130,9 @@ class Chdb:
     def memory(self, sql):
         """That would stand in its log of queries, which it has not inside another process."""
         return None
+
+    def trim(self):
+        self.session.query("SYSTEM JEMALLOC PURGE")
 
 
 class Polars:
@@ -157,6 +171,45 @@ class Polars:
         """It does not say."""
         return None
 
+    def trim(self):
+        """Its allocator gives back when it is used some time later, and lets the kernel take the pages when it likes."""
+        self.polars.DataFrame({"a": range(1000)}).group_by("a").len()
+
+
+# madvise(2): pages that nobody needs may go now.
+MADV_PAGEOUT = 21
+
+
+def trim(engine):
+    """Gives back what loading has freed. What stayed resident of it would count as data, and a query that takes it as nothing."""
+    try:
+        engine.trim()
+    except Exception as error:  # An engine without such a statement keeps what it has: the log of the run says so.
+        print(f"not trimmed: {type(error).__name__}: {error}", file=sys.stderr)
+    gc.collect()
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        # Of glibc; other libraries give back by themselves.
+        if hasattr(library, "malloc_trim"):
+            library.malloc_trim(0)
+        drop_lazily_freed(library)
+
+
+def drop_lazily_freed(library):
+    """Has the kernel drop pages that an allocator has said it does not need (MADV_FREE), which are resident until memory is short.
+    Others stay, for nothing can be swapped; where something can, and where huge pages would be split, all is left as it is."""
+    with open("/proc/swaps") as swaps:
+        if len(swaps.readlines()) > 1:
+            return
+    library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    with open("/proc/self/smaps") as smaps:
+        mappings = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", smaps.read(), flags=re.MULTILINE)
+    for mapping in filter(None, mappings):
+        held = dict(re.findall(r"^(LazyFree|AnonHugePages): +(\d+) kB$", mapping, flags=re.MULTILINE))
+        if held.get("LazyFree", "0") != "0" and held.get("AnonHugePages") == "0":
+            first, last = (int(bound, 16) for bound in mapping.split(" ", 1)[0].split("-"))
+            library.madvise(first, last - first, MADV_PAGEOUT)
+
 
 def text(value):
     """A value in a form that has the same meaning for all engines; NULL is null."""
@@ -193,6 +246,9 @@ class Conversation(socketserver.StreamRequestHandler):
                 return {"rows": count, "values": values}
             case "memory":
                 return {"bytes": engine.memory(request["sql"])}
+            case "trim":
+                trim(engine)
+                return {}
             case other:
                 raise ValueError(f"there is no request {other!r}")
 

@@ -16,12 +16,16 @@
 use std::mem::size_of;
 
 use anyhow::Result;
+use ashlar_base::clock::monotonic;
 
 use crate::numbers::mix;
 use crate::say;
 
 /// Tables, by the upper bits of the hash.
 const PARTITION_BITS: u32 = 4;
+
+/// How often tables are filled to say how long that takes: of so many times the middle one.
+const FILLINGS: usize = 3;
 
 /// Buckets of a new table.
 const BUCKETS_MIN: usize = 1024;
@@ -221,7 +225,7 @@ impl<L: Layout> Table<L> {
 }
 
 /// What the tables of a layout take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// Keys that are different.
     pub(crate) keys: u64,
@@ -229,22 +233,41 @@ pub(crate) struct Taken {
     pub(crate) bytes: u64,
     /// Likewise without empty buckets: what Impala's own benchmark counts.
     pub(crate) filled_bytes: u64,
+    /// Bytes at their most: while a table grows it has its old buckets and its new ones.
+    pub(crate) most_bytes: u64,
+    /// How long one thread was filling them.
+    pub(crate) seconds: f64,
+}
+
+/// Bytes of all buckets and nodes of tables.
+fn held<L: Layout>(tables: &[Table<L>]) -> u64 {
+    let each = |table: &Table<L>| table.nodes.len() * size_of::<L::Node>() + table.buckets.count() * L::BUCKET_BYTES;
+    tables.iter().map(each).sum::<usize>() as u64
 }
 
 /// Fills the tables of a layout with rows of these keys.
 fn fill<L: Layout>(keys: &[u32], keeps_duplicates: bool) -> Taken {
+    let begun = monotonic();
     let mut tables: Vec<Table<L>> = (0..1 << PARTITION_BITS).map(|_| Table::new()).collect();
+    let mut most_bytes = 0;
     for (row, key) in keys.iter().enumerate() {
         let hash = (mix(u64::from(*key)) >> 32) as u32;
-        let table = &mut tables[(hash >> (u32::BITS - PARTITION_BITS)) as usize];
-        table.insert(row as u64, hash, keys, keeps_duplicates);
+        let place = (hash >> (u32::BITS - PARTITION_BITS)) as usize;
+        let old = tables[place].buckets.count();
+        tables[place].insert(row as u64, hash, keys, keeps_duplicates);
+        if tables[place].buckets.count() > old {
+            most_bytes = most_bytes.max(held(&tables) + (old * L::BUCKET_BYTES) as u64);
+        }
     }
+    let seconds = begun.elapsed().as_secs_f64();
     let sum = |of: &dyn Fn(&Table<L>) -> usize| tables.iter().map(of).sum::<usize>() as u64;
     let nodes = sum(&|table| table.nodes.len() * size_of::<L::Node>());
     Taken {
         keys: sum(&|table| table.filled),
-        bytes: nodes + sum(&|table| table.buckets.count() * L::BUCKET_BYTES),
+        bytes: held(&tables),
         filled_bytes: nodes + sum(&|table| table.filled * L::BUCKET_BYTES),
+        most_bytes: most_bytes.max(held(&tables)),
+        seconds,
     }
 }
 
@@ -283,6 +306,27 @@ fn lines(keys: &[u32], keeps_duplicates: bool) -> [Line; 2] {
 /// What they take with the rows of a join's build side: all buckets, and the filled ones, which is what Impala's own benchmark counts.
 pub(crate) fn of_join(keys: &[u32]) -> [Line; 2] {
     lines(keys, true)
+}
+
+/// What a layout needs to be filled with the rows of a join's build side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling {
+    /// Bytes at their most.
+    pub(crate) most_bytes: f64,
+    /// The time of one thread.
+    pub(crate) micros: f64,
+}
+
+/// Both layouts, before and after.
+pub(crate) fn fillings(keys: &[u32]) -> [Filling; 2] {
+    [filling::<Before>(keys), filling::<After>(keys)]
+}
+
+fn filling<L: Layout>(keys: &[u32]) -> Filling {
+    let mut all: Vec<Taken> = (0..FILLINGS).map(|_| fill::<L>(keys, true)).collect();
+    all.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let middle = all[FILLINGS / 2];
+    Filling { most_bytes: middle.most_bytes as f64, micros: middle.seconds * 1e6 }
 }
 
 /// Says what the layouts take with these keys: of GROUP BY, which keeps each key once, and of a join, which keeps each row.
@@ -343,5 +387,17 @@ mod tests {
         assert_eq!(taken.keys, different.len() as u64);
         assert_eq!(taken.filled_bytes, 12 * taken.keys);
         assert!(taken.bytes * 3 >= taken.filled_bytes * 4, "three quarters at most are filled");
+    }
+
+    #[test]
+    fn a_table_that_grows_has_its_old_buckets_too() {
+        // Nothing grows: the most is what there is in the end.
+        let few = fill::<After>(&keys(1 << 10, Some(100)), true);
+        assert_eq!((few.bytes, few.most_bytes), (16 * 1024 * 12, 16 * 1024 * 12));
+        // The last of 16 tables that grows to eight times its first size has four times that beside it.
+        let many = fill::<After>(&keys(16 << 12, Some(100)), true);
+        assert_eq!((many.bytes, many.most_bytes), (16 * 8 * 1024 * 12, (16 * 8 + 4) * 1024 * 12));
+        let [before, after] = fillings(&keys(16 << 12, Some(100)));
+        assert!(before.most_bytes * 12.0 == after.most_bytes * 16.0 && before.micros > 0.0 && after.micros > 0.0);
     }
 }

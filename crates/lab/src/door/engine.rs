@@ -5,6 +5,7 @@
 //! {"do":"load","table":"t","columns":[["id","integer"]],"file":"/...","has_nulls":false}    {"rows":1000}
 //! {"do":"ask","sql":"SELECT ...","rows_max":1000}              {"rows":1,"values":[["42",null]]}
 //! {"do":"memory","sql":"SELECT ..."}                           {"bytes":1048576}, or null
+//! {"do":"trim"}                                                {}
 //!                                                              {"error":"Parser Error: ..."}
 //! ```
 
@@ -83,6 +84,11 @@ impl EngineClient {
     pub(crate) fn memory(&mut self, sql: &str) -> Result<Option<u64>> {
         let answer = self.exchange(&json!({"do": "memory", "sql": sql}))?;
         Ok(answer["bytes"].as_u64())
+    }
+
+    /// Has it give back what memory it has freed and not given back: what loading has left over.
+    pub(crate) fn trim(&mut self) -> Result<()> {
+        self.demand(&json!({"do": "trim"})).map(|_| ())
     }
 
     /// Sends a request whose error is nobody's answer.

@@ -22,11 +22,12 @@ mod steps;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use ashlar_telemetry::profile;
 
 use crate::clock::wake_punctually;
 use crate::cores::Cores;
+use crate::door::engine::EngineClient;
 use crate::foreign::Program;
 use crate::interrupt;
 use crate::java;
@@ -116,6 +117,25 @@ struct Live {
     foreign: Option<Program>,
     /// What was resident, and alive in the heap of a JVM, before the first step, where there are steps.
     empty: Option<(u64, Option<u64>)>,
+}
+
+impl Live {
+    /// What loading has freed goes back to the operating system, before queries are asked: else it would be part of the data, and a query that
+    /// takes it again would seem to need none. Servers do that by themselves within a second or two, engines in the lab's process when they are told: twice,
+    /// since some of their allocators give back only when they are used again some time after.
+    fn give_back(&self) -> Result<()> {
+        for _ in 0..2 {
+            if self.place.engine {
+                EngineClient::connect(self.place.address)?
+                    .trim()
+                    .context("giving memory back that loading has freed")?;
+            }
+            if steps::settled(&self.running).is_none() || !self.place.engine {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A run under way.
@@ -496,6 +516,9 @@ impl Session {
         let cases = self.record.load.cases();
         // Of steps each begins with what the one before has left.
         let has_steps = self.workload.steps().is_some();
+        if !has_steps && cases.iter().any(|case| case.query.is_some()) {
+            live.give_back()?;
+        }
         for case in if has_steps { cases } else { in_turn(&cases, repetition) } {
             if case.query.is_some() {
                 // Memory of the load may be given back later, so the least that was there between two queries is what the data has.

@@ -96,7 +96,8 @@ fn look(target: &mut Live) -> Result<(u64, Option<u64>)> {
     Ok((bytes, live))
 }
 
-fn settled(running: &Running) -> Option<u64> {
+/// What is resident when it changes no more, or after some time; nothing is known of a server that others started.
+pub(super) fn settled(running: &Running) -> Option<u64> {
     let deadline = monotonic() + SETTLING;
     let mut last = running.resident_bytes()?;
     while monotonic() < deadline && !interrupt::is_set() {

@@ -47,7 +47,14 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::StructureSteps { query, per, names } => {
             one_and_next(steps, row.of, names, each_byte, |run, one| taken(run, one, query, per))
         }
-        Shown::StructureOfBuckets { query, per } => beside_buckets(steps, row.of, query, per, keys.unwrap_or_default()),
+        Shown::StructureOfBuckets { query, per, key_bytes } => beside_buckets(
+            steps,
+            row.of,
+            query,
+            &structures(steps, row.of, query, per),
+            key_bytes,
+            keys.unwrap_or_default(),
+        ),
         Shown::Peak { query } => peak(steps, row.of, query),
         Shown::Allocated => allocated(steps, row.of),
         Shown::Buckets => of_buckets(keys.unwrap_or_default()),
@@ -476,14 +483,25 @@ fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
     Shape { figures, standing: joined(vec![others]) }
 }
 
-fn beside_buckets(steps: &Steps, of: &[&str], query: &str, per: &str, keys: &[u32]) -> Shape {
-    let all = structures(steps, of, query, per);
+/// `all` is what each target takes. Impala's metric leaves out its tuples, with the keys in them: so we are judged without ours.
+fn beside_buckets(steps: &Steps, of: &[&str], query: &str, all: &[Contender], key_bytes: u32, keys: &[u32]) -> Shape {
+    let without = |bytes: f64| bytes - f64::from(key_bytes);
+    let shown = |bytes: f64| match key_bytes {
+        0 => format!("{} and no key", each_byte(bytes)),
+        _ => format!("{} with the key, {} without", each_byte(bytes), each_byte(without(bytes))),
+    };
+    let mut figures: Vec<String> = all.iter().map(|one| figure(one, shown)).collect();
+    figures.extend(used(steps, of, query).figures);
     let [_, filled] = buckets::of_join(keys);
-    let mut figures: Vec<String> = all.iter().map(|one| figure(one, each_byte)).collect();
     let (before, after) = (filled.before_each(), filled.after_each());
     figures.push(format!("Impala's {} {} before, {} after", filled.which, each_byte(before), each_byte(after)));
-    let standing = match ours(&all) {
-        Ok(ours) => format!("{:.2} x Impala's {} after its change", ours / after, filled.which),
+    let filling = buckets::fillings(keys).map(|one| format!("{} in {}", bytes(one.most_bytes), time(one.micros)));
+    figures.push(format!(
+        "Impala's tables at their most, filled by one thread: {} before, {} after",
+        filling[0], filling[1]
+    ));
+    let standing = match ours(all) {
+        Ok(ours) => format!("{:.2} x Impala's {} after its change", without(ours) / after, filled.which),
         Err(why) => why,
     };
     Shape { figures, standing }

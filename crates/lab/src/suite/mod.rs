@@ -104,8 +104,9 @@ pub(crate) enum Shown {
     /// What the engine says that the query took in one step and in the next, of the first target, for each of a number that both have by this
     /// name; how much more it is in the next.
     StructureSteps { query: &'static str, per: &'static str, names: [&'static str; 2] },
-    /// Likewise of one step, beside what Impala's filled buckets take with the keys of the table that is kept.
-    StructureOfBuckets { query: &'static str, per: &'static str },
+    /// Likewise of one step, beside what Impala's filled buckets take with the keys of the table that is kept: with as many bytes of the key as the first
+    /// target keeps, and, as Impala counts, without; and what both need in memory and time.
+    StructureOfBuckets { query: &'static str, per: &'static str, key_bytes: u32 },
     /// Process memory above the loaded data at its highest; how much of the least of the others the first target takes, and its time of the
     /// shortest.
     Peak { query: &'static str },

@@ -167,11 +167,18 @@ fn bytes_of_a_row_are_held_against_those_of_another_step_and_of_impala() {
     assert_eq!(found.standing, "1.25 x");
 
     let keys: Vec<u32> = (0..4096).collect();
-    let shown = Shown::StructureOfBuckets { query: "join", per: "items" };
-    let found = shape(shown, &["hashed"], vec![measured(9 * 4096)], Some(&keys));
-    assert!(found.figures[0].starts_with("Ashlar 9.0 B ("), "{found:?}");
-    assert_eq!(found.figures[1], "Impala's filled buckets 16.0 B before, 12.0 B after");
-    assert_eq!(found.standing, "0.75 x Impala's filled buckets after its change");
+    for (key_bytes, bytes, figure) in
+        [(4, 13, "Ashlar 13.0 B with the key, 9.0 B without ("), (0, 9, "Ashlar 9.0 B and no key (")]
+    {
+        let shown = Shown::StructureOfBuckets { query: "join", per: "items", key_bytes };
+        let found = shape(shown, &["hashed"], vec![measured(bytes * 4096)], Some(&keys));
+        assert!(found.figures[0].starts_with(figure), "{found:?}");
+        assert_eq!(found.figures[1], "Ashlar 30 MiB above the data, 430 MiB in all, 70.0ms");
+        assert_eq!(found.figures[2], "Impala's filled buckets 16.0 B before, 12.0 B after");
+        let filling = "Impala's tables at their most, filled by one thread: 0 MiB in ";
+        assert!(found.figures[3].starts_with(filling) && found.figures[3].contains(" before, 0 MiB in "), "{found:?}");
+        assert_eq!(found.standing, "0.75 x Impala's filled buckets after its change");
+    }
 }
 
 #[test]
