@@ -97,8 +97,7 @@ impl ShardedProvider {
         let definitions = &self.table.schema.columns;
         let sent: Vec<String> =
             conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
-        let is_versioned = columns.iter().any(|ordinal| definitions.get(*ordinal).is_none());
-        let all_sent = (sent.len() == conditions.len()).then_some(sent.len());
+        let conditions_sent = (sent.len() == conditions.len()).then_some(sent.len());
         let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
         let limit = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let rule = &self.table.routed.rule;
@@ -108,7 +107,7 @@ impl ShardedProvider {
             Placement::Broadcast | Placement::Single => ShardSet::first(1),
         };
         let (is_conditional, rest) = (!sent.is_empty(), condition + &limit);
-        Ok(Question { table: &self.table, columns, rest, is_conditional, shards })
+        Ok(Question { table: &self.table, columns, rest, is_conditional, conditions_sent, shards })
     }
 
     fn scan_plan(
@@ -130,7 +129,9 @@ impl ShardedProvider {
         };
         let parts = question.shards.iter().map(part).collect();
         let rows = self.table.sizes.rows(question.shards.iter());
-        let Question { columns: ordinals, is_conditional, .. } = question;
+        let is_versioned = question.columns.iter().any(|ordinal| definitions.get(*ordinal).is_none());
+        let selected = (!is_versioned).then(|| question.names(ShardId(0)));
+        let Question { columns: ordinals, is_conditional, conditions_sent: conditions, .. } = question;
         Ok(Arc::new(ShardScanExec::new(Scanned {
             table: Arc::clone(&self.table),
             schema,
@@ -141,8 +142,8 @@ impl ShardedProvider {
             is_limited: limit.is_some(),
             rows,
             orders_text: self.orders_text,
-            selected: (!is_versioned).then(|| names(ShardId(0))),
-            conditions: all_sent,
+            selected,
+            conditions,
             grouping: None,
         })))
     }
@@ -173,18 +174,25 @@ struct Question<'t> {
     /// What stands behind the name of the table.
     rest: String,
     is_conditional: bool,
+    /// How many conditions there are, if all of them are among what is sent.
+    conditions_sent: Option<usize>,
     shards: ShardSet,
 }
 
 impl Question<'_> {
-    /// The text for one of them.
-    fn text(&self, id: ShardId) -> String {
+    /// The columns, as one of them is asked for them.
+    fn names(&self, id: ShardId) -> String {
         let definitions = &self.table.schema.columns;
         let name = |ordinal: &usize| match definitions.get(*ordinal) {
             Some(column) => quote_ident(&column.name),
             None => version(id, ""),
         };
-        let names = self.columns.iter().map(name).collect::<Vec<String>>().join(", ");
+        self.columns.iter().map(name).collect::<Vec<String>>().join(", ")
+    }
+
+    /// The text for one of them.
+    fn text(&self, id: ShardId) -> String {
+        let names = self.names(id);
         let shard = &self.table.routed.rule.shards()[id.index()];
         let (schema, table) = (quote_ident(&shard.schema), quote_ident(&shard.table));
         let mut text = format!("SELECT {names} FROM {schema}.{table}{}", self.rest);
