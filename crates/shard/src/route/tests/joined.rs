@@ -33,10 +33,12 @@ fn shards_of_one_server_are_asked_together() {
         (server.to_owned(), text)
     };
     assert_eq!(asked, [of("s0", [0, 2]), of("s1", [1, 3])]);
-    // Groups are put in order when they are complete, and rows in any order have none.
+    // Groups that are sorted by what tells them apart come in that order, others are put in order when they are complete, and rows in any
+    // order have none.
     for (sql, end) in [
-        ("SELECT x, count(*) FROM h GROUP BY x ORDER BY x", "GROUP BY x ORDER BY x\n)"),
-        ("SELECT DISTINCT x FROM h ORDER BY x LIMIT 2", "ORDER BY x LIMIT 2\n)"),
+        ("SELECT x, count(*) FROM h GROUP BY x ORDER BY x", "GROUP BY x ORDER BY x\n) ORDER BY 1 NULLS LAST"),
+        ("SELECT x, count(*) FROM h GROUP BY x ORDER BY 2", "GROUP BY x ORDER BY 2\n)"),
+        ("SELECT DISTINCT x FROM h ORDER BY x LIMIT 2", "ORDER BY x LIMIT 2\n) ORDER BY 1 NULLS LAST"),
         ("SELECT x FROM h LIMIT 2", "FROM \"h_2\" AS \"h\" LIMIT 2\n)"),
         ("SELECT *, x FROM h ORDER BY t, k", "ORDER BY \"_ashlar_1\" NULLS LAST, \"_ashlar_2\" NULLS LAST"),
     ] {
