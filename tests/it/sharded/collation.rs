@@ -202,6 +202,7 @@ fn a_collation_that_a_sub_query_names_is_the_one_that_its_texts_are_compared_by(
         "SELECT v COLLATE either AS w, count(*) FROM t GROUP BY 1",
         "SELECT max(w) FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s",
         "SELECT w FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s GROUP BY w HAVING w > 'a'",
+        "SELECT w, CASE WHEN w > 'B' THEN sum(g) ELSE 0 END FROM (SELECT v COLLATE \"en-x-icu\" AS w, g FROM t) s GROUP BY w",
     ] {
         let error = refused(&mut client, sql);
         assert!(error.contains("0A000"), "{sql}: {error}");

@@ -6,7 +6,10 @@ use std::collections::{BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::{CHARACTER, INT8, TEXT, body, key, texts};
-use crate::merge::{Aggregate, Gathering, Merger, Place, Ranks, RowMerge, TextOrder};
+use crate::merge::{
+    Aggregate, Comparison, Computed, Condition, Expression, Gathering, Having, Merger, Operand, Place, Ranks, RowMerge,
+    TextOrder,
+};
 
 /// The order of the server.
 fn order(a: &str, b: &str) -> Ordering {
@@ -118,5 +121,36 @@ fn groups_and_the_least_of_texts_with_a_collation_of_their_own_are_compared_byte
     assert!(made(TextOrder::Ranks(0), TextOrder::Bytes).is_ok());
     for (group, least) in [(TextOrder::Unknown, TextOrder::Bytes), (TextOrder::Bytes, TextOrder::Ranks(0))] {
         assert!(made(group, least).is_err(), "{group:?} {least:?}");
+    }
+}
+
+#[test]
+fn what_complete_groups_are_asked_compares_texts_of_a_collation_of_their_own_for_equality_only() {
+    let fields = [TEXT, INT8, INT8];
+    let is_made = |is_computed, comparison, order| {
+        let compared = Condition::Compare(Operand::Column(0), comparison, Operand::Column(0));
+        let merge = match is_computed {
+            true => RowMerge {
+                aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Computed],
+                computed: vec![Computed {
+                    column: 2,
+                    expression: Expression::Case(vec![(compared, Expression::Column(1))], None),
+                }],
+                ..RowMerge::default()
+            },
+            false => RowMerge {
+                aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Count],
+                having: Some(Having(compared)),
+                ..RowMerge::default()
+            },
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        Merger::ordered(&gathering, &fields, 2, true, &[(0, order)]).is_ok()
+    };
+    for is_computed in [true, false] {
+        assert!(is_made(is_computed, Comparison::Less, TextOrder::Bytes));
+        assert!(is_made(is_computed, Comparison::Equal, TextOrder::Ranks(0)));
+        assert!(!is_made(is_computed, Comparison::Less, TextOrder::Ranks(0)));
+        assert!(!is_made(is_computed, Comparison::Equal, TextOrder::Unknown));
     }
 }
