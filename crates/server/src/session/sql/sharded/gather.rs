@@ -252,7 +252,7 @@ struct Made {
 }
 
 /// Whether a text may say in which order texts are.
-fn names_a_collation(text: &str) -> bool {
+pub(super) fn names_a_collation(text: &str) -> bool {
     const WORD: &[u8] = b"collate";
     text.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD))
 }
