@@ -131,6 +131,9 @@ fn many_texts_are_merged_in_the_order_of_the_servers() {
             "SELECT k, v FROM t ORDER BY v, k",
             "SELECT k FROM t ORDER BY g, v DESC NULLS FIRST, k DESC LIMIT 9000",
             "SELECT k, v || repeat('x', 300) AS long FROM t ORDER BY long NULLS FIRST, k OFFSET 700",
+            "SELECT v, g, count(*), sum(k) FROM t GROUP BY v, g ORDER BY v DESC NULLS FIRST, g",
+            "SELECT DISTINCT v FROM t ORDER BY v LIMIT 500 OFFSET 20",
+            "SELECT left(v, 2) AS w FROM t ORDER BY w FETCH FIRST 700 ROWS WITH TIES",
         ] {
             let (found, expected) = (rows(&mut client, sql), rows(&mut alone, sql));
             assert!(found == expected, "on {shards} shards of {servers} servers: {sql}");

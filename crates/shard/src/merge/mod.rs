@@ -300,11 +300,15 @@ impl Merger {
             false => None,
         };
         let is_streaming = streamed.is_some();
-        let keys = match streamed {
+        let mut keys = match streamed {
             Some(keys) => keys,
             // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
             None => sorted_by(&merge.keys, !is_aggregated)?,
         };
+        if sources == 1 {
+            // Its rows come in their order: all that is asked is whether two are sorted alike, which bytes say.
+            keys.iter_mut().for_each(|key| key.collation = None);
+        }
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }

@@ -96,6 +96,29 @@ fn blanks_behind_a_character_and_ties_are_those_of_the_collation() {
 }
 
 #[test]
+fn rows_of_one_source_come_in_their_order_and_need_no_ranks() {
+    let orders = [(0, TextOrder::Ranks(0))];
+    let keys = vec![key(Place::FromStart(0), false, false)];
+    let rows = |texts: &[&str]| texts.iter().map(|text| body(&[Some(text), Some("2")])).collect::<Vec<_>>();
+    let merged = |merge: &RowMerge, take| {
+        let gathering = Gathering { merge, skip: 0, take };
+        let mut merger = Merger::ordered(&gathering, &[TEXT, INT8], 1, false, &orders).unwrap();
+        assert!(!merger.is_ranked());
+        let merged = super::run(&mut merger, &[rows(&["a", "B", "B", "c"])]);
+        merged.iter().map(|row| row.iter().flatten().cloned().collect::<String>()).collect::<Vec<_>>()
+    };
+    let ties = RowMerge { keys: keys.clone(), has_ties: true, ..RowMerge::default() };
+    assert_eq!(merged(&ties, Some(2)), ["a2", "B2", "B2"]);
+    let aggregates = vec![Aggregate::Group, Aggregate::Count];
+    let groups = RowMerge { keys: keys.clone(), streamed: keys, aggregates, ..RowMerge::default() };
+    assert_eq!(merged(&groups, None), ["a2", "B4", "c2"]);
+    // Groups that do not come in an order have none.
+    let groups = RowMerge { streamed: Vec::new(), ..groups };
+    let gathering = Gathering { merge: &groups, skip: 0, take: None };
+    assert!(Merger::ordered(&gathering, &[TEXT, INT8], 1, false, &orders).is_err());
+}
+
+#[test]
 fn texts_without_a_known_order_are_refused_and_so_are_those_without_a_rank() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
     let gathering = Gathering { merge: &merge, skip: 0, take: None };
