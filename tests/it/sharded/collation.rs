@@ -131,6 +131,9 @@ fn many_texts_are_merged_in_the_order_of_the_servers() {
             "SELECT k, v FROM t ORDER BY v, k",
             "SELECT k FROM t ORDER BY g, v DESC NULLS FIRST, k DESC LIMIT 9000",
             "SELECT k, v || repeat('x', 300) AS long FROM t ORDER BY long NULLS FIRST, k OFFSET 700",
+            "SELECT v, g, count(*), sum(k) FROM t GROUP BY v, g ORDER BY v DESC NULLS FIRST, g",
+            "SELECT DISTINCT v FROM t ORDER BY v LIMIT 500 OFFSET 20",
+            "SELECT left(v, 2) AS w FROM t ORDER BY w FETCH FIRST 700 ROWS WITH TIES",
         ] {
             let (found, expected) = (rows(&mut client, sql), rows(&mut alone, sql));
             assert!(found == expected, "on {shards} shards of {servers} servers: {sql}");
@@ -195,13 +198,15 @@ fn a_collation_that_a_sub_query_names_is_the_one_that_its_texts_are_compared_by(
     (0..2).for_each(|shard| done(&mut fleet.shard(shard), ignoring_case));
     let sql = "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k";
     assert_eq!(rows(&mut client, sql), rows(&mut alone, sql));
-    // Where it is not known what is equal to it, or the least, there is no answer.
+    // Where it is not known what is equal to it, or the least, there is no answer; neither where rows are locked.
     for sql in [
         "SELECT count(*) FROM (SELECT v COLLATE either AS w FROM t) s GROUP BY w",
         "SELECT DISTINCT w FROM (SELECT v COLLATE either AS w FROM t) s",
         "SELECT v COLLATE either AS w, count(*) FROM t GROUP BY 1",
         "SELECT max(w) FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s",
         "SELECT w FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s GROUP BY w HAVING w > 'a'",
+        "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k FOR UPDATE",
+        "SELECT w, CASE WHEN w > 'B' THEN sum(g) ELSE 0 END FROM (SELECT v COLLATE \"en-x-icu\" AS w, g FROM t) s GROUP BY w",
     ] {
         let error = refused(&mut client, sql);
         assert!(error.contains("0A000"), "{sql}: {error}");

@@ -99,15 +99,11 @@ impl RowMerge {
     }
 
     /// 0A000 where groups are told apart, or values compared, in another way than by their bytes. `orders`: those of the columns that
-    /// [`Self::text_columns`] has named. `is_c_collated`: texts of which nothing is said are compared byte by byte.
-    fn check_collations(&self, orders: &[(usize, TextOrder)], is_c_collated: bool) -> Result<()> {
+    /// [`Self::text_columns`] has named.
+    fn check_collations(&self, orders: &[(usize, TextOrder)]) -> Result<()> {
         let is_known = |(column, order): &(usize, TextOrder)| match self.aggregates.get(*column) {
-            // Where texts are equal by their bytes only, their order does not matter but to HAVING, which was told that it is that of bytes.
-            Some(Aggregate::Group | Aggregate::Value) => match order {
-                TextOrder::Bytes => true,
-                TextOrder::Ranks(_) => !is_c_collated || self.having.is_none(),
-                TextOrder::Unknown => false,
-            },
+            // Where texts are equal by their bytes only, their order does not tell groups apart.
+            Some(Aggregate::Group | Aggregate::Value) => *order != TextOrder::Unknown,
             Some(Aggregate::Min | Aggregate::Max) => *order == TextOrder::Bytes,
             _ => true,
         };
@@ -294,7 +290,7 @@ impl Merger {
     ) -> Result<Self> {
         let merge = gathering.merge;
         let is_aggregated = !merge.aggregates.is_empty();
-        merge.check_collations(orders, is_c_collated)?;
+        merge.check_collations(orders)?;
         let sorted_by = |keys: &[SortKey], may_rank: bool| -> Result<Vec<Key>> {
             keys.iter().map(|key| Key::new(key, fields, is_c_collated, orders, may_rank)).collect()
         };
@@ -304,17 +300,23 @@ impl Merger {
             false => None,
         };
         let is_streaming = streamed.is_some();
-        let keys = match streamed {
+        let mut keys = match streamed {
             Some(keys) => keys,
             // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
             None => sorted_by(&merge.keys, !is_aggregated)?,
         };
+        if sources == 1 {
+            // Its rows come in their order: all that is asked is whether two are sorted alike, which bytes say.
+            keys.iter_mut().for_each(|key| key.collation = None);
+        }
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }
         let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
-        merge.having.iter().try_for_each(|condition| condition.check(fields, is_c_collated))?;
-        merge.computed.iter().try_for_each(|column| column.check(fields, is_c_collated))?;
+        // What is compared of complete groups may be a text whose collation the statement names, and which is not that of bytes.
+        let is_by_bytes = is_c_collated && orders.iter().all(|(_, order)| *order == TextOrder::Bytes);
+        merge.having.iter().try_for_each(|condition| condition.check(fields, is_by_bytes))?;
+        merge.computed.iter().try_for_each(|column| column.check(fields, is_by_bytes))?;
         let is_sure = merge.computed.is_empty()
             && !merge.having.as_ref().is_some_and(Having::computes)
             && !fields.iter().any(|field| value::is_numeric(*field));

@@ -6,7 +6,10 @@ use std::collections::{BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::{CHARACTER, INT8, TEXT, body, key, texts};
-use crate::merge::{Aggregate, Gathering, Merger, Place, Ranks, RowMerge, TextOrder};
+use crate::merge::{
+    Aggregate, Comparison, Computed, Condition, Expression, Gathering, Having, Merger, Operand, Place, Ranks, RowMerge,
+    TextOrder,
+};
 
 /// The order of the server.
 fn order(a: &str, b: &str) -> Ordering {
@@ -93,6 +96,29 @@ fn blanks_behind_a_character_and_ties_are_those_of_the_collation() {
 }
 
 #[test]
+fn rows_of_one_source_come_in_their_order_and_need_no_ranks() {
+    let orders = [(0, TextOrder::Ranks(0))];
+    let keys = vec![key(Place::FromStart(0), false, false)];
+    let rows = |texts: &[&str]| texts.iter().map(|text| body(&[Some(text), Some("2")])).collect::<Vec<_>>();
+    let merged = |merge: &RowMerge, take| {
+        let gathering = Gathering { merge, skip: 0, take };
+        let mut merger = Merger::ordered(&gathering, &[TEXT, INT8], 1, false, &orders).unwrap();
+        assert!(!merger.is_ranked());
+        let merged = super::run(&mut merger, &[rows(&["a", "B", "B", "c"])]);
+        merged.iter().map(|row| row.iter().flatten().cloned().collect::<String>()).collect::<Vec<_>>()
+    };
+    let ties = RowMerge { keys: keys.clone(), has_ties: true, ..RowMerge::default() };
+    assert_eq!(merged(&ties, Some(2)), ["a2", "B2", "B2"]);
+    let aggregates = vec![Aggregate::Group, Aggregate::Count];
+    let groups = RowMerge { keys: keys.clone(), streamed: keys, aggregates, ..RowMerge::default() };
+    assert_eq!(merged(&groups, None), ["a2", "B4", "c2"]);
+    // Groups that do not come in an order have none.
+    let groups = RowMerge { streamed: Vec::new(), ..groups };
+    let gathering = Gathering { merge: &groups, skip: 0, take: None };
+    assert!(Merger::ordered(&gathering, &[TEXT, INT8], 1, false, &orders).is_err());
+}
+
+#[test]
 fn texts_without_a_known_order_are_refused_and_so_are_those_without_a_rank() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
     let gathering = Gathering { merge: &merge, skip: 0, take: None };
@@ -118,5 +144,36 @@ fn groups_and_the_least_of_texts_with_a_collation_of_their_own_are_compared_byte
     assert!(made(TextOrder::Ranks(0), TextOrder::Bytes).is_ok());
     for (group, least) in [(TextOrder::Unknown, TextOrder::Bytes), (TextOrder::Bytes, TextOrder::Ranks(0))] {
         assert!(made(group, least).is_err(), "{group:?} {least:?}");
+    }
+}
+
+#[test]
+fn what_complete_groups_are_asked_compares_texts_of_a_collation_of_their_own_for_equality_only() {
+    let fields = [TEXT, INT8, INT8];
+    let is_made = |is_computed, comparison, order| {
+        let compared = Condition::Compare(Operand::Column(0), comparison, Operand::Column(0));
+        let merge = match is_computed {
+            true => RowMerge {
+                aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Computed],
+                computed: vec![Computed {
+                    column: 2,
+                    expression: Expression::Case(vec![(compared, Expression::Column(1))], None),
+                }],
+                ..RowMerge::default()
+            },
+            false => RowMerge {
+                aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Count],
+                having: Some(Having(compared)),
+                ..RowMerge::default()
+            },
+        };
+        let gathering = Gathering { merge: &merge, skip: 0, take: None };
+        Merger::ordered(&gathering, &fields, 2, true, &[(0, order)]).is_ok()
+    };
+    for is_computed in [true, false] {
+        assert!(is_made(is_computed, Comparison::Less, TextOrder::Bytes));
+        assert!(is_made(is_computed, Comparison::Equal, TextOrder::Ranks(0)));
+        assert!(!is_made(is_computed, Comparison::Less, TextOrder::Ranks(0)));
+        assert!(!is_made(is_computed, Comparison::Equal, TextOrder::Unknown));
     }
 }

@@ -196,8 +196,6 @@ impl SqlSession {
             }
         };
         match Merger::ordered(gathering, &fields, statements.len(), is_c_collated, &told.orders) {
-            // The first shard tells the client what its rows look like, and one that sends them in portions does not.
-            Ok(merger) if is_sole && merger.is_ranked() => Ok(None),
             Ok(merger) => Ok(Some(Made { merger, collations: told.collations })),
             Err(error) if error.code() == ErrorCode::FeatureNotSupported => Ok(None),
             Err(error) => Err(error),
@@ -252,7 +250,7 @@ struct Made {
 }
 
 /// Whether a text may say in which order texts are.
-fn names_a_collation(text: &str) -> bool {
+pub(super) fn names_a_collation(text: &str) -> bool {
     const WORD: &[u8] = b"collate";
     text.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD))
 }

@@ -12,10 +12,10 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client::{HEADER_BYTES, header};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_shard::backend::{Ended, Taker};
-use ashlar_shard::merge::{Field, Gathering, Merger};
+use ashlar_shard::merge::{Field, Gathering, Merger, TextOrder};
 use ashlar_store::Reservation;
 
-use super::gather::{HANDED_BYTES, cut};
+use super::gather::{HANDED_BYTES, cut, names_a_collation};
 use super::{Executed, Portal, RowSink, Sending, Several, SqlSession, ended_as, is_kept, placed, stoppable};
 
 /// Rows as they have come, shard by shard.
@@ -93,7 +93,11 @@ impl SqlSession {
         let columns = described.columns.iter().flatten().enumerate();
         let fields: Vec<Field> =
             columns.map(|(at, column)| Field { oid: column.oid, is_binary: is_binary(at) }).collect();
-        let mut merger = Merger::new(gathering, &fields, forward.statements.len(), is_c_collated)?;
+        let is_named = names_a_collation(&first.text);
+        let columns = gathering.merge.text_columns(&fields, is_named).into_iter().filter(|_| is_named);
+        // A sub-query may have given them another order than the servers' own: nobody is asked for it here.
+        let orders: Vec<(usize, TextOrder)> = columns.map(|column| (column, TextOrder::Unknown)).collect();
+        let mut merger = Merger::ordered(gathering, &fields, forward.statements.len(), is_c_collated, &orders)?;
         let memory = self.shared.engine.store().reservation();
         let mut held = Held { memory, answers: Vec::new(), description: Vec::new(), failure: None };
         for sent in &forward.statements {
