@@ -3,18 +3,21 @@
 //!
 //! `a.code = b.code AND a.code::int > 5` asks nothing of codes that only `b` has: one of them that is no number would fail a query which
 //! PostgreSQL answers. Stands in the place of the engine's rule that pushes conditions down, and makes these where keys are columns: it does
-//! not see the keys where one of the conditions about them may fail.
+//! not see the keys where one of the conditions about them may fail. And it does not see conditions with subqueries that are run for each row:
+//! they stay above all that it pushes.
 
 use std::sync::Arc;
 
 use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
-use datafusion_expr::utils::split_conjunction;
-use datafusion_expr::{Expr, Join, LogicalPlan};
+use datafusion_expr::expr::{Exists, InSubquery};
+use datafusion_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion_expr::{Expr, Filter, Join, LogicalPlan};
 use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::guards::may_fail;
+use crate::tree::any_part;
 
 /// The name of a key that is not to be seen: one that no user's column has.
 const HIDDEN: &str = "\u{1}key";
@@ -43,12 +46,84 @@ impl OptimizerRule for GuardedInference {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !has_condition_that_stays(&plan)? {
+            return self.pushed(plan, config);
+        }
+        let (staying, others, input) = conditions_of(plan)?;
+        let beneath = match conjunction(others) {
+            Some(others) => self.pushed(filter(others, input)?, config)?.data,
+            None => Arc::unwrap_or_clone(input),
+        };
+        Ok(Transformed::yes(match conjunction(staying) {
+            Some(staying) => filter(staying, Arc::new(beneath))?,
+            None => beneath,
+        }))
+    }
+}
+
+impl GuardedInference {
+    fn pushed(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if !may_infer_failure(&plan) {
             return self.0.rewrite(plan, config);
         }
         let rewritten = self.0.rewrite(with_keys(plan, hidden), config)?;
         rewritten.map_data(|plan| Ok(with_keys(plan, shown)))
     }
+}
+
+fn filter(condition: Expr, input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
+    Filter::try_new(condition, input).map(LogicalPlan::Filter)
+}
+
+/// Whether filters, one above the other, have a condition beside or above others that is not to be pushed down.
+fn has_condition_that_stays(plan: &LogicalPlan) -> Result<bool> {
+    let mut node = plan;
+    while let LogicalPlan::Filter(filter) = node {
+        if reads_rows_around(&filter.predicate)? {
+            return Ok(true);
+        }
+        node = filter.input.as_ref();
+    }
+    Ok(false)
+}
+
+/// The conditions of filters one above the other that stay, the others, and what the filters are over. What was asked first stands first.
+fn conditions_of(plan: LogicalPlan) -> Result<(Vec<Expr>, Vec<Expr>, Arc<LogicalPlan>)> {
+    let (mut levels, mut input) = (Vec::new(), Arc::new(plan));
+    loop {
+        match Arc::unwrap_or_clone(input) {
+            LogicalPlan::Filter(filter) => {
+                levels.push(split_conjunction_owned(filter.predicate));
+                input = filter.input;
+            }
+            other => {
+                input = Arc::new(other);
+                break;
+            }
+        }
+    }
+    let (mut staying, mut others) = (Vec::new(), Vec::new());
+    for condition in levels.into_iter().rev().flatten() {
+        if reads_rows_around(&condition)? {
+            staying.push(condition);
+        } else {
+            others.push(condition);
+        }
+    }
+    Ok((staying, others, input))
+}
+
+/// Whether a condition has a subquery that reads the rows of the filter and was not joined to them. The engine sees no columns in such a one
+/// and would push it where those are not: to any side of a join, beneath names and groups.
+fn reads_rows_around(condition: &Expr) -> Result<bool> {
+    any_part(condition, |part| {
+        Ok(match part {
+            Expr::ScalarSubquery(subquery)
+            | Expr::Exists(Exists { subquery, .. })
+            | Expr::InSubquery(InSubquery { subquery, .. }) => !subquery.outer_ref_columns.is_empty(),
+            _ => false,
+        })
+    })
 }
 
 /// Whether a further condition would be made of one that may fail.

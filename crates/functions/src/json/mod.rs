@@ -36,6 +36,7 @@ pub const FUNCTIONS: &[Function] = &[
             of(&[T::Arr], R::Is(T::Bytea), Body::Strict(key_of_array)),
         ],
     ),
+    function("jsonb keys", &[of(&[T::Arr], R::With(type_of_keys), Body::Strict(keys_of_items))]),
     function("->", GET),
     function("->>", GET_TEXT),
     function(
@@ -179,6 +180,15 @@ pub fn key_of_type(expr: Expr, sql_type: SqlType) -> Expr {
     super::planner::settled("jsonb key", vec![typed.clone()], &[sql_type]).unwrap_or(typed)
 }
 
+/// The keys of the items of an array of jsonb, in an array.
+pub fn keys_of(array: Expr) -> Option<Expr> {
+    super::planner::settled("jsonb keys", vec![array], &[SqlType::Array(ScalarType::Jsonb)])
+}
+
+fn type_of_keys(_: &[SqlType], _: &[Option<i64>]) -> SqlType {
+    SqlType::Array(ScalarType::Bytea)
+}
+
 fn jsonb(loose: &str) -> Result<Value> {
     text(normalize(loose)?)
 }
@@ -190,6 +200,14 @@ fn key(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 /// Item by item, NULL above all others, and then the shorter one first.
 fn key_of_array(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(Value::Bytea(order::key_of_items(texts_of(&args[0]).iter().map(Option::as_deref)).into_boxed_slice()))
+}
+
+fn keys_of_items(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let key = |text: Option<String>| match text {
+        Some(text) => Value::Bytea(order::key(&text).into_boxed_slice()),
+        None => Value::Null,
+    };
+    Ok(Value::Array(texts_of(&args[0]).into_iter().map(key).collect()))
 }
 
 fn texts_of(datum: &Datum<'_>) -> Vec<Option<String>> {

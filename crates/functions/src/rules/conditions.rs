@@ -9,13 +9,13 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::{InList, ScalarFunction};
-use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, WindowFunctionDefinition};
 use datafusion_optimizer::AnalyzerRule;
 
 use crate::catalog::{common_numeric, name_of};
 use crate::error::external;
 use crate::fields::field_of;
-use crate::json::{is_jsonb, key_of};
+use crate::json::{is_jsonb, key_of, keyed_type};
 
 /// See the module.
 #[derive(Debug)]
@@ -46,14 +46,22 @@ impl AnalyzerRule for Conditions {
                 function.params.filter = Some(Box::new(filter.data));
                 Ok(Transformed::new_transformed(Expr::AggregateFunction(function), filter.transformed))
             }
+            Expr::WindowFunction(function) => {
+                if let WindowFunctionDefinition::AggregateUDF(of) = &function.fun {
+                    check_aggregate(of.name(), &function.params.args, schema)?;
+                }
+                Ok(Transformed::no(Expr::WindowFunction(function)))
+            }
             Expr::ScalarFunction(function)
                 if matches!(function.func.name(), "coalesce" | "greatest" | "least") && !function.args.is_empty() =>
             {
                 let context = function.func.name().to_uppercase();
                 let args = one_type(&context, function.args.clone(), schema)?;
                 // The engine would compare their texts.
-                if context != "COALESCE" && args.iter().any(|arg| is_jsonb(arg, schema)) {
-                    return Err(external(Error::unsupported(format!("{context} of jsonb is not supported"))));
+                if context != "COALESCE"
+                    && let Some(sql_type) = args.iter().find_map(|arg| keyed_type(arg, schema))
+                {
+                    return Err(external(Error::unsupported(format!("{context} of {sql_type} is not supported"))));
                 }
                 let changed = args != function.args;
                 let call = Expr::ScalarFunction(ScalarFunction { func: function.func, args });
@@ -67,6 +75,9 @@ impl AnalyzerRule for Conditions {
                 let left = super::operators::meet(left, &right.data, "=", schema)?;
                 if is_jsonb(&left.data, schema) && is_jsonb(&right.data, schema) {
                     return Ok(Transformed::yes(null_if_same(left.data, right.data)));
+                }
+                if let Some(sql_type) = keyed_type(&left.data, schema).filter(|sql_type| sql_type.is_array()) {
+                    return Err(external(Error::unsupported(format!("NULLIF of {sql_type} is not supported"))));
                 }
                 let changed = left.transformed || right.transformed;
                 let other = right.data.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
@@ -155,6 +166,10 @@ pub fn nulls_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
 fn check_aggregate(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
     let Some(Ok((_, field))) = args.first().map(|arg| arg.to_field(schema)) else { return Ok(()) };
     let Some(found) = sql_type_of(&field) else { return Ok(()) };
+    if matches!(name, "min" | "max") && found == SqlType::Array(ScalarType::Jsonb) {
+        // The engine would compare the texts of the items.
+        return Err(external(Error::unsupported(format!("{name}({found}) is not supported"))));
+    }
     let is_open = args.first().is_some_and(|arg| is_open(arg, &field) || matches!(arg, Expr::Placeholder(_)));
     let is_missing = match name {
         "min" | "max" => matches!(

@@ -18,6 +18,7 @@ use datafusion_optimizer::AnalyzerRule;
 use crate::catalog::{PgFunction, common_numeric, name_of};
 use crate::error::external;
 use crate::fields::field_of;
+use crate::json;
 use crate::planner::literals;
 use crate::quantified::Quantified;
 use crate::regular::{self, Wanted};
@@ -179,7 +180,8 @@ fn quantify(
     };
     let item = SqlType::Scalar(items.scalar());
     let arrow = |sql_type: SqlType| field_of("item", sql_type).data_type().clone();
-    let common = if arrow(from) == arrow(item) && is_kin(from, item) {
+    // Nobody compares json.
+    let common = if arrow(from) == arrow(item) && is_kin(from, item) && from != SqlType::Scalar(ScalarType::Json) {
         from
     } else {
         match common_numeric(from, item) {
@@ -193,8 +195,15 @@ fn quantify(
             }
         }
     };
-    let args =
+    let mut args =
         vec![fitted(needle, &needle_field, common), fitted(array, &array_field, SqlType::Array(common.scalar()))];
+    if common == SqlType::Scalar(ScalarType::Jsonb)
+        && let [needle, array] = &args[..]
+        && let Some(keys) = json::keys_of(array.clone())
+    {
+        // Texts of documents differ where their values are equal.
+        args = vec![json::key_of(needle.clone()), keys];
+    }
     let changed = args != function.args;
     let call = Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&function.func), args });
     Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ashlar_base::Error;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::Transformed;
+use datafusion_common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
@@ -14,8 +14,8 @@ use datafusion_functions_aggregate::expr_fn::first_value;
 use datafusion_optimizer::AnalyzerRule;
 
 use crate::error::external;
-use crate::json::{is_jsonb, key_of_type, keyed_type};
-use crate::tree::{rewrite_nodes_with_subqueries, rewrite_parts};
+use crate::json::{key_of_type, keyed_type};
+use crate::tree::{any_part, each_expression_of, rewrite_nodes_with_subqueries, rewrite_parts};
 
 /// See the module.
 #[derive(Debug)]
@@ -24,11 +24,7 @@ pub struct JsonbOrder;
 impl AnalyzerRule for JsonbOrder {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_nodes_with_subqueries(plan, |node| {
-            if node.inputs().iter().any(|input| has_jsonb(input.schema())) {
-                Ok(Transformed::yes(of_node(node)?))
-            } else {
-                Ok(Transformed::no(node))
-            }
+            if is_concerned(&node)? { Ok(Transformed::yes(of_node(node)?)) } else { Ok(Transformed::no(node)) }
         })
     }
 
@@ -37,7 +33,33 @@ impl AnalyzerRule for JsonbOrder {
     }
 }
 
-/// Whether a plan has any jsonb to look at: most have not.
+/// Whether a node may go by the order of jsonb: most have none to look at.
+fn is_concerned(node: &LogicalPlan) -> Result<bool> {
+    let inputs = node.inputs();
+    if inputs.iter().any(|input| has_jsonb(input.schema())) {
+        return Ok(true);
+    }
+    // What is no jsonb yet may be made one where the node goes by it: `ORDER BY text::jsonb`.
+    let makes = matches!(
+        node,
+        LogicalPlan::Sort(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Distinct(Distinct::On(_))
+    );
+    let Some(input) = inputs.first().filter(|_| makes) else { return Ok(false) };
+    let schema = input.schema();
+    let mut is_made = false;
+    each_expression_of(node, |expr| {
+        is_made |= any_part(expr, |part| {
+            Ok(!matches!(part, Expr::Column(_) | Expr::Literal(..)) && keyed_type(part, schema).is_some())
+        })?;
+        Ok(if is_made { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(is_made)
+}
+
+/// Whether a plan shows any jsonb.
 fn has_jsonb(schema: &DFSchema) -> bool {
     use ashlar_base::ScalarType;
     let is_jsonb = |field: &Arc<arrow::datatypes::Field>| {
@@ -67,8 +89,19 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
             let groups: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
             grouped(Aggregate::try_new(input, groups, Vec::new())?)
         }
-        LogicalPlan::Distinct(Distinct::On(on)) if on.on_expr.iter().any(|expr| is_jsonb(expr, on.input.schema())) => {
-            Err(external(Error::unsupported("DISTINCT ON a jsonb expression is not supported")))
+        LogicalPlan::Distinct(Distinct::On(mut on)) => {
+            let schema = Arc::clone(on.input.schema());
+            if let Some(sql_type) = on.on_expr.iter().find_map(|expr| keyed_type(expr, &schema)) {
+                let message = format!("DISTINCT ON a {sql_type} expression is not supported");
+                return Err(external(Error::unsupported(message)));
+            }
+            // Which row of a group comes first.
+            for item in on.sort_expr.iter_mut().flatten() {
+                if let Some(key) = key_in(&item.expr, &schema) {
+                    item.expr = key;
+                }
+            }
+            Ok(LogicalPlan::Distinct(Distinct::On(on)))
         }
         LogicalPlan::Aggregate(aggregate) => {
             let schema = Arc::clone(aggregate.input.schema());
@@ -116,7 +149,7 @@ fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
     let schema = Arc::clone(aggregate.input.schema());
     if !aggregate.group_expr.iter().any(|expr| keyed_type(expr, &schema).is_some()) {
         let sets = aggregate.group_expr.iter().any(|expr| match expr {
-            Expr::GroupingSet(set) => set.distinct_expr().iter().any(|expr| is_jsonb(expr, &schema)),
+            Expr::GroupingSet(set) => set.distinct_expr().iter().any(|expr| keyed_type(expr, &schema).is_some()),
             _ => false,
         });
         if sets {
@@ -158,9 +191,11 @@ fn aggregate_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             changed = true;
         }
     }
-    if params.distinct && params.args.iter().any(|arg| is_jsonb(arg, schema)) {
+    if params.distinct
+        && let Some(sql_type) = params.args.iter().find_map(|arg| keyed_type(arg, schema))
+    {
         if func.name() != "count" {
-            let message = format!("{}(DISTINCT ...) of jsonb is not supported", func.name());
+            let message = format!("{}(DISTINCT ...) of {sql_type} is not supported", func.name());
             return Err(external(Error::unsupported(message)));
         }
         params.args = params.args.into_iter().map(|arg| key_in(&arg, schema).unwrap_or(arg)).collect();
