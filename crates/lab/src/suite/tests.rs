@@ -175,7 +175,7 @@ fn bytes_of_a_row_are_held_against_those_of_another_step_and_of_impala() {
         assert!(found.figures[0].starts_with(figure), "{found:?}");
         assert_eq!(found.figures[1], "Ashlar 30 MiB above the data, 430 MiB in all, 70.0ms");
         assert_eq!(found.figures[2], "Impala's filled buckets 16.0 B before, 12.0 B after");
-        let filling = "Impala's tables at their most, filled by one thread: 0 MiB in ";
+        let filling = "Impala's tables at their most, filled by one thread as this is written: 0 MiB in ";
         assert!(found.figures[3].starts_with(filling) && found.figures[3].contains(" before, 0 MiB in "), "{found:?}");
         assert_eq!(found.standing, "0.75 x Impala's filled buckets after its change");
     }
