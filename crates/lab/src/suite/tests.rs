@@ -64,6 +64,15 @@ fn the_query_beside_has_as_many_rows_as_it_gets_through_in_five_seconds() {
     let shown = Shown::Tails { names: &["busy"] };
     let found = shape(shown, &["busy"], vec![Measured { runs: vec![run.clone()], ..Measured::default() }], None);
     assert!(found.figures[0].ends_with(", queries of 800.0ms over 1.00 M rows"), "{found:?}");
+    // The first query begins with the warm-up: its end is in the window too.
+    for length in [Length::Short, Length::Full] {
+        let words = beside_of(busy, length, &run).unwrap();
+        let number = |flag: &str| {
+            let place = words.iter().position(|word| word == flag).unwrap();
+            words[place + 1].parse::<f64>().unwrap()
+        };
+        assert!(number("--warm-up") + number("--seconds") > 1.5 * length.beside_seconds().unwrap(), "{words:?}");
+    }
     // One that asks nothing beside knows nothing of it.
     run.measurements[0].beside = None;
     assert!(beside_of(busy, Length::Short, &run).is_err());
