@@ -29,7 +29,7 @@ const MEMORY_KB_MIN: u64 = 1024;
 const ATTEMPTS: usize = 4;
 
 /// The operators of the server, as refusals name them: with a tenth they have a way.
-const OURS: &[&str] = &["HashJoin", "HashAggregate"];
+const OURS: &[&str] = &["HashJoin", "HashAggregate", "LookupJoin"];
 
 /// Rows as text.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;

@@ -192,7 +192,10 @@ def trim(engine):
         # Of glibc; other libraries give back by themselves.
         if hasattr(library, "malloc_trim"):
             library.malloc_trim(0)
-        drop_lazily_freed(library)
+        try:
+            drop_lazily_freed(library)
+        except OSError as error:  # Of a kernel that does not show its mappings, or has no notion of swapping: all is left as it is.
+            print(f"not dropped: {error}", file=sys.stderr)
 
 
 def drop_lazily_freed(library):

@@ -519,9 +519,8 @@ impl Run {
         }
         // What the table is asked for is held until it has been read.
         let asked = self.held.new_empty();
-        let is_asked = !has_more && asked.try_grow(self.bytes_of_keys(rows)?).is_ok();
-        let access = if is_asked { Some(self.access(&batches)?) } else { None };
-        if is_asked {
+        let access = if has_more { None } else { self.access(&batches, &asked)? };
+        if access.is_some() {
             self.looked_up.add(rows);
         }
         let rest = has_more.then_some(small);
@@ -551,21 +550,9 @@ impl Run {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.join.schema(), counted)))
     }
 
-    /// Bytes of what the table is asked for by so many rows, at most: texts among it are parts of what is held.
-    fn bytes_of_keys(&self, rows: usize) -> Result<usize> {
-        let mut bytes = rows * (size_of::<Probe>() + self.join.sources.len() * size_of::<Value>());
-        for source in &self.join.sources {
-            if let Source::Joined(expr, ..) = source
-                && !expr.data_type(&self.join.small.schema())?.is_primitive()
-            {
-                bytes += self.held.size();
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// The access path to the rows of the table that may match rows of the small side.
-    fn access(&self, batches: &[(RecordBatch, usize)]) -> Result<Access> {
+    /// The access path to the rows of the table that may match rows of the small side; `None` where there is no memory for what the table
+    /// would be asked for.
+    fn access(&self, batches: &[(RecordBatch, usize)], asked: &MemoryReservation) -> Result<Option<Access>> {
         let mut keys: Vec<Box<[Value]>> = Vec::new();
         for (batch, _) in batches {
             let mut columns: Vec<Result<(ArrayRef, SqlType, bool), &Value>> = Vec::new();
@@ -585,7 +572,10 @@ impl Run {
                     Ok((array, ..)) => of_texts += array.get_array_memory_size(),
                 }
             }
-            self.held.try_grow(batch.num_rows() * of_row + of_texts)?;
+            if asked.try_grow(batch.num_rows() * of_row + of_texts).is_err() {
+                asked.free();
+                return Ok(None);
+            }
             let value = |source: &Result<(ArrayRef, SqlType, bool), &Value>, row: usize| match source {
                 Err(value) => Some((*value).clone()),
                 Ok((array, sql_type, false)) => value_at(array, row, *sql_type).filter(|value| !value.is_null()),
@@ -596,7 +586,7 @@ impl Run {
                 columns.iter().map(|source| value(source, row)).collect::<Option<Box<[Value]>>>()
             }));
         }
-        Ok(match &self.join.by {
+        Ok(Some(match &self.join.by {
             By::Key => Access::Keys(Arc::new(Keys::of(&self.region, keys))),
             By::Index(index) => {
                 let probe = |equal: Box<[Value]>| Probe {
@@ -606,7 +596,7 @@ impl Run {
                 };
                 Access::Any(keys.into_iter().map(probe).collect())
             }
-        })
+        }))
     }
 }
 

@@ -239,7 +239,7 @@ pub(super) const SUITE: Suite = Suite {
                 },
                 Step {
                     name: "busy",
-                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside:guess} --target ashlar",
+                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside:guess} --seconds {beside-window} --target ashlar",
                 },
             ],
             rows: &[Row {

@@ -497,7 +497,7 @@ fn beside_buckets(steps: &Steps, of: &[&str], query: &str, all: &[Contender], ke
     figures.push(format!("Impala's {} {} before, {} after", filled.which, each_byte(before), each_byte(after)));
     let filling = buckets::fillings(keys).map(|one| format!("{} in {}", bytes(one.most_bytes), time(one.micros)));
     figures.push(format!(
-        "Impala's tables at their most, filled by one thread: {} before, {} after",
+        "Impala's tables at their most, filled by one thread as this is written: {} before, {} after",
         filling[0], filling[1]
     ));
     let standing = match ours(all) {

@@ -180,6 +180,8 @@ impl Length {
             "build" => self.pick(5_000, 3_000_000, 3_000_000),
             "twice-build" => 2 * self.size("build")?,
             "window" => self.pick(1, 1, 5),
+            // The end of a query beside, which begins with the warm-up, and the beginning of the next.
+            "beside-window" => self.pick(1, 8, 8),
             "churn" => self.pick(2, 20, 20),
             _ => return None,
         })

@@ -64,6 +64,15 @@ fn the_query_beside_has_as_many_rows_as_it_gets_through_in_five_seconds() {
     let shown = Shown::Tails { names: &["busy"] };
     let found = shape(shown, &["busy"], vec![Measured { runs: vec![run.clone()], ..Measured::default() }], None);
     assert!(found.figures[0].ends_with(", queries of 800.0ms over 1.00 M rows"), "{found:?}");
+    // The first query begins with the warm-up: its end is in the window too.
+    for length in [Length::Short, Length::Full] {
+        let words = beside_of(busy, length, &run).unwrap();
+        let number = |flag: &str| {
+            let place = words.iter().position(|word| word == flag).unwrap();
+            words[place + 1].parse::<f64>().unwrap()
+        };
+        assert!(number("--warm-up") + number("--seconds") > 1.5 * length.beside_seconds().unwrap(), "{words:?}");
+    }
     // One that asks nothing beside knows nothing of it.
     run.measurements[0].beside = None;
     assert!(beside_of(busy, Length::Short, &run).is_err());
@@ -175,7 +184,7 @@ fn bytes_of_a_row_are_held_against_those_of_another_step_and_of_impala() {
         assert!(found.figures[0].starts_with(figure), "{found:?}");
         assert_eq!(found.figures[1], "Ashlar 30 MiB above the data, 430 MiB in all, 70.0ms");
         assert_eq!(found.figures[2], "Impala's filled buckets 16.0 B before, 12.0 B after");
-        let filling = "Impala's tables at their most, filled by one thread: 0 MiB in ";
+        let filling = "Impala's tables at their most, filled by one thread as this is written: 0 MiB in ";
         assert!(found.figures[3].starts_with(filling) && found.figures[3].contains(" before, 0 MiB in "), "{found:?}");
         assert_eq!(found.standing, "0.75 x Impala's filled buckets after its change");
     }

@@ -91,6 +91,22 @@ impl Partition {
         self.take(rows, ids)
     }
 
+    /// Takes rows of groups that it has: it grows by no group, and so asks for nothing but what is kept of rows.
+    ///
+    /// # Errors
+    /// Where the pool has no memory for that: then none was taken. What the aggregates find.
+    pub(crate) fn add_known(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<()> {
+        let (count, len) = (rows.rows.len(), self.len());
+        // Rows are looked up together if there is room for as many groups, which nobody takes.
+        self.groups.reserve(count.min(TOGETHER), 0, len, Wish::Anyway)?;
+        for (state, values) in self.states.iter_mut().zip(rows.values) {
+            state.reserve(self.groups.capacity(), Wish::Anyway)?;
+            state.ready_for(values, count, rows.batch.is_partial, wish)?;
+        }
+        self.take(rows, ids)?;
+        Ok(())
+    }
+
     /// Whether it has the group of a row of a batch, whose hash this is.
     pub(crate) fn has(&self, batch: &Packed, hash: u64, row: usize) -> bool {
         self.groups.has(batch, hash, row)

@@ -392,5 +392,5 @@ fn add_known(
     let (rows, filters) = (&known.values()[..], &partial.filters[..]);
     let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None };
     let wish = if table.bytes() <= GROUPS_BYTES { Wish::Anyway } else { Wish::IfFree };
-    table.add(&portion, wish, ids)
+    table.add_known(&portion, wish, ids)
 }

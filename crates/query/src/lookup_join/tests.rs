@@ -80,6 +80,19 @@ fn files_and_peak(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
     (files, peak)
 }
 
+/// Rows whose keys the lookup joins of a plan have asked their tables for.
+fn rows_looked_up(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let mut rows = 0;
+    plan.apply(|node| {
+        if node.is::<LookupJoinExec>() {
+            rows += node.metrics().unwrap().sum_by_name("rows_looked_up").map_or(0, |rows| rows.as_usize());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    rows
+}
+
 /// The tables in a query, with a name for each that no key and no index is known of.
 fn unkeyed(sql: &str) -> String {
     sql.replace("big", "big_copy").replace("pair", "pair_copy")
@@ -199,4 +212,31 @@ fn a_side_that_is_hashed_goes_to_files_where_it_has_no_room() {
         let error = found.unwrap_err().to_string();
         assert!(error.contains("more memory than"), "{sql}: {error}");
     }
+}
+
+#[test]
+fn rows_without_memory_for_their_keys_are_hashed() {
+    let engine = engine();
+    for sql in [
+        "CREATE TABLE big_copy AS SELECT * FROM big",
+        "INSERT INTO plain SELECT i, 7, 0, 0, repeat('x', 100) || i, NULL FROM generate_series(1, 2000) AS n(i)",
+        "CREATE INDEX plain_g ON plain (g)",
+    ] {
+        testing::alone(&engine, sql).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let sql = "SELECT plain.id, plain.x, big.s FROM plain JOIN big ON big.id = plain.id WHERE plain.g = 7";
+    let (expected, shown) = runtime.block_on(run(&engine, &unkeyed(sql)));
+    assert!(expected.len() == 2000 && !shown.contains("LookupJoinExec"), "{shown}");
+    let (mut asked, mut hashed) = (0, 0);
+    for kilobytes in (256_usize..=2048).step_by(128) {
+        let (plan, found) = runtime.block_on(run_with(&engine, sql, Some(kilobytes << 10)));
+        assert!(found.unwrap() == expected, "{kilobytes} kB");
+        match rows_looked_up(&plan) {
+            2000 => asked += 1,
+            0 => hashed += 1,
+            some => panic!("{some} rows were looked up with {kilobytes} kB"),
+        }
+    }
+    assert!(asked > 0 && hashed > 0, "{asked} times by keys, {hashed} times by hash");
 }

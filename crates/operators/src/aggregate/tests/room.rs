@@ -1,5 +1,8 @@
 //! How much room a table of groups has beside what its groups need, when all rows have come.
 
+use arrow::datatypes::Int64Type;
+use datafusion_execution::memory_pool::GreedyMemoryPool;
+
 use super::*;
 use crate::aggregate::partition::{Partition, Portion};
 use crate::aggregate::partitions::all_rows;
@@ -50,4 +53,40 @@ fn a_table_has_little_more_room_than_its_groups_need() {
         assert!((1.0..1.15).contains(&room), "{room} x what {} groups need, of {keys} keys", table.len());
         assert!(calls < ROWS / LOT * 5 / 4, "{calls} calls for {} lots", ROWS / LOT);
     }
+}
+
+#[test]
+fn rows_of_groups_that_are_there_are_taken_where_there_is_no_room_for_more_groups() {
+    let (spec, secret) = (counting(), Secret::random());
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(256 << 10));
+    let memory = Arc::new(Memory::new(MemoryConsumer::new("test").register(&pool), Gauge::new()));
+    let mut table = Partition::new(&spec, secret, &memory).unwrap();
+    let (mut hashes, mut numbers, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    // What was refused in part may have grown in part: in the end nothing grows.
+    let (mut start, mut refused) = (0, 0);
+    while refused < 4 {
+        let rows = spec.rows(&lot(start, u64::MAX >> 1)).unwrap().next().unwrap().unwrap();
+        rows.packed.hashes(secret, &mut hashes);
+        all_rows(&mut numbers, rows.packed.len());
+        let Rows { values, filters, .. } = &rows;
+        let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None };
+        if table.add(&portion, Wish::IfFree, &mut ids).is_ok() {
+            (start, refused) = (start + LOT, 0);
+        } else {
+            refused += 1;
+        }
+    }
+    let groups = table.len();
+    assert!(groups >= 2 * LOT as usize && groups as u64 == start, "{groups} groups of {start} rows");
+    let rows = spec.rows(&lot(0, u64::MAX >> 1)).unwrap().next().unwrap().unwrap();
+    rows.packed.hashes(secret, &mut hashes);
+    let Rows { values, filters, .. } = &rows;
+    let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None };
+    assert!(table.add(&portion, Wish::IfFree, &mut ids).is_err());
+    table.add_known(&portion, Wish::IfFree, &mut ids).unwrap();
+    assert_eq!(table.len(), groups);
+    let found = table.take_batch(&spec, &spec.schema, false).unwrap();
+    let counts = found.column(1).as_primitive::<Int64Type>();
+    assert_eq!(counts.values().iter().filter(|count| **count == 2).count() as u64, LOT);
+    assert_eq!(counts.values().iter().sum::<i64>() as u64, start + LOT);
 }
