@@ -143,7 +143,8 @@ impl Shared {
         if part.left.rows == 0 && self.spec.is_empty_without_left() {
             return Ok(Vec::new());
         }
-        let is_little = part.left.file.as_ref().is_some_and(is_little);
+        // Nothing at all is little too: without rows to look up in there is nothing to divide.
+        let is_little = part.left.file.as_ref().is_none_or(is_little);
         let can_divide = part.level < LEVELS_MAX && !part.is_whole && !is_little;
         let wish = if is_little { Wish::Anyway } else { Wish::IfFree };
         let mut loading = Loading { input: self.read(&self.left, &part.left)?, held: None, wish };

@@ -40,7 +40,8 @@ fn what_does_not_fit_goes_through_files() {
                 let expected = origins(&expected, &left, &right, wanted.join_type);
                 assert_eq!(files(&free), 0);
                 let peak = peak(&free);
-                for share in [2, 12] {
+                // What waits to come out is a part of the most, and has its memory anyway.
+                for share in [4, 16] {
                     let stock = stock(&left_table, &right_table, &wanted);
                     let (found, is_written) = with_less(&runtime, &stock, None, peak / share);
                     assert!(is_written, "{of_left:?} {wanted:?} {share}");
@@ -74,7 +75,7 @@ fn all_ways_lead_through_files_whatever_the_hashes_are() {
                 let expected = run(&runtime, &free, &context_of(1 << 30, 500));
                 let expected = origins(&expected, &left, &right, wanted.join_type);
                 for secret in [None, Some(Secret::colliding())] {
-                    let (found, is_written) = with_less(&runtime, &stock, secret, peak(&free) / 3);
+                    let (found, is_written) = with_less(&runtime, &stock, secret, peak(&free) / 8);
                     assert!(is_written || of_left.count == 0, "{of_left:?} {wanted:?} {secret:?}");
                     let found = origins(&found, &left, &right, wanted.join_type);
                     assert!(found == expected, "{of_left:?} {of_right:?} {wanted:?} {secret:?}");
