@@ -119,6 +119,7 @@ impl<'a> Planner<'a> {
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)
             .and_then(subqueries::compared)
+            .and_then(subqueries::above_joins)
             .and_then(subqueries::one_row_each)
             .and_then(not_in::as_not_exists)
             .and_then(subqueries::three_valued)

@@ -8,13 +8,17 @@ use std::sync::Arc;
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::single_row::{SINGLE_ROW, value_of_one};
-use ashlar_functions::tree::{any_expression, each_part, rewrite_conjuncts, rewrite_expressions, rewrite_parts};
+use ashlar_functions::tree::{
+    any_expression, any_node_with_subqueries, any_part, each_part, rewrite_conjuncts, rewrite_expressions,
+    rewrite_nodes_with_subqueries, rewrite_parts,
+};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr, lit,
-    when,
+    Aggregate, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr,
+    lit, when,
 };
 
 use super::around::Around;
@@ -249,6 +253,40 @@ fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
         .aggregate(Vec::<Expr>::new(), vec![single])?
         .project(vec![Expr::Column(datafusion::common::Column::new_unqualified(shown)).alias(name)])?
         .build()
+}
+
+/// Conditions of inner joins that ask subqueries, above the joins: who joins subqueries to rows, or runs them for each, looks for them in
+/// filters. For the rows of an outer join it is not the same.
+pub(super) fn above_joins(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let asks = |condition: &Expr| any_part(condition, |part| Ok(subquery_of(part).is_some()));
+    let is_concerned = |node: &LogicalPlan| match node {
+        LogicalPlan::Join(Join { join_type: JoinType::Inner, filter: Some(filter), .. }) => asks(filter),
+        _ => Ok(false),
+    };
+    if !any_node_with_subqueries(&plan, is_concerned)? {
+        return Ok(plan);
+    }
+    rewrite_nodes_with_subqueries(plan, |node| {
+        if !is_concerned(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let LogicalPlan::Join(mut join) = node else { return Ok(Transformed::no(node)) };
+        let (mut asking, mut others) = (Vec::new(), Vec::new());
+        for condition in join.filter.take().map(split_conjunction_owned).unwrap_or_default() {
+            if asks(&condition)? {
+                asking.push(condition);
+            } else {
+                others.push(condition);
+            }
+        }
+        join.filter = conjunction(others);
+        let joined = LogicalPlanBuilder::from(LogicalPlan::Join(join));
+        let filtered = match conjunction(asking) {
+            Some(asking) => joined.filter(asking)?,
+            None => joined,
+        };
+        filtered.build().map(Transformed::yes)
+    })
 }
 
 /// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row
