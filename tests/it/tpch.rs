@@ -40,7 +40,7 @@ fn tpch_answers_as_postgresql_does_by_all_operators_and_with_little_memory() {
     let texts: BTreeMap<String, String> = (1..=22).map(|query| text_of(format!("q{query:02}"))).collect();
     assert!(EXCEPTIONS.iter().all(|exception| texts.contains_key(exception.query)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let faults = runtime.block_on(threeways::compare(&server, &texts, EXCEPTIONS)).unwrap();
+    let faults = runtime.block_on(threeways::compare(&server, &texts, EXCEPTIONS, false)).unwrap();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     server.stop();
 }

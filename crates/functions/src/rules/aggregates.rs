@@ -415,15 +415,21 @@ fn is_null(expr: &Expr) -> bool {
     }
 }
 
-/// A window over values that have an order and no distance, such as uuids: its frame is said in groups of equal rows, which
-/// means the same where no distance is named.
+/// A window over values that have an order and no distance, such as uuids and texts, which may be documents that are ordered by their keys later: its
+/// frame is said in groups of equal rows, which means the same where no distance is named.
 fn by_peers(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return Ok(None) };
     let frame = &function.params.window_frame;
     let Some(first) = function.params.order_by.first() else { return Ok(None) };
     let has_distance = !matches!(
         first.expr.get_type(schema)?,
-        DataType::FixedSizeBinary(_) | DataType::Binary | DataType::LargeBinary | DataType::BinaryView
+        DataType::FixedSizeBinary(_)
+            | DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
     );
     let end = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::CurrentRow => Some(WindowFrameBound::CurrentRow),

@@ -9,6 +9,8 @@ use ashlar_base::{ColumnDef, ColumnId, Error, Result, TableId, Value};
 use ashlar_store::Region;
 use parking_lot::Mutex;
 
+use crate::ddl::HIDDEN_KEY;
+
 /// Columns whose numbers a session keeps in mind. Of more it forgets all but the last one, and `currval` fails as it does of columns that
 /// have given nothing.
 const COLUMNS_MAX: usize = 10_000;
@@ -43,7 +45,9 @@ impl Numbers {
     /// As the region's own.
     pub fn take(&self, region: &Region, column: &ColumnDef) -> Result<Value> {
         let value = region.next_number(column)?;
-        if let Some(number) = whole(&value) {
+        // The numbers of rows without a primary key are nobody's who asks.
+        let is_shown = column.name != HIDDEN_KEY;
+        if let Some(number) = whole(&value).filter(|_| is_shown) {
             let counting = (region.counts_as(), column.id);
             let mut given = self.0.lock();
             given.put(counting, number);

@@ -26,6 +26,7 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 
 use super::scan::ShardScanExec;
@@ -93,8 +94,13 @@ fn in_place_of(aggregate: &AggregateExec) -> Option<ShardScanExec> {
     scan.grouped((selected.as_str(), grouping), ordinals, types.into(), schema, conditions)
 }
 
-/// The scan whose rows a node has, and how many conditions choose them.
+/// The scan whose rows a node has, and how many conditions choose them. Columns may be left out on the way, and keep their names.
 fn scan_beneath(node: &Arc<dyn ExecutionPlan>) -> Option<(&ShardScanExec, usize)> {
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let is_as_named =
+            |expr: &ProjectionExpr| expr.expr.downcast_ref::<Column>().is_some_and(|of| of.name() == expr.alias);
+        return if projection.expr().iter().all(is_as_named) { scan_beneath(projection.input()) } else { None };
+    }
     match node.downcast_ref::<FilterExec>() {
         Some(filter) if filter.fetch().is_none() => {
             let conditions = split_conjunction(filter.predicate()).len();
