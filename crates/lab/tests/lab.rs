@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+#[path = "../src/skipped.rs"]
+mod skipped;
 #[path = "lab/stopped.rs"]
 mod stopped;
 
@@ -13,6 +15,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use skipped::skipped;
 
 /// Flags that make a run short and leave the cores to the system: these tests run beside others.
 const SHORT: &[&str] = &[
@@ -312,8 +316,7 @@ fn an_open_loop_offers_its_rate() {
 fn the_harness_is_measured_beside_what_was_named_and_compared_only_if_it_is() {
     let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
     if !ashlar.is_file() {
-        eprintln!("skipped: {} is not built", ashlar.display());
-        return;
+        return skipped(&format!("{} is not built", ashlar.display()));
     }
     let (guard, path) = folder();
     let short: Vec<&str> = SHORT.iter().copied().filter(|flag| *flag != "--no-harness").collect();
@@ -345,8 +348,7 @@ fn allowed(process: &str) -> String {
 #[test]
 fn processes_are_on_the_cores_that_the_record_states() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: there is one core");
-        return;
+        return skipped("there is one core");
     }
     let (_guard, path) = folder();
     let mut command = lab(&["run", "kv-get", "--target", "noop", "--keys", "100", "--repeat", "1", "--seconds", "1"]);
@@ -362,8 +364,7 @@ fn processes_are_on_the_cores_that_the_record_states() {
 #[test]
 fn a_terminal_sees_how_far_it_is() {
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: script, which makes a terminal, is not here");
-        return;
+        return skipped("script, which makes a terminal, is not here");
     }
     let (_guard, path) = folder();
     let program = env!("CARGO_BIN_EXE_ashlar-lab");
@@ -391,10 +392,7 @@ fn a_running_server_with_a_password_is_measured_by_whoever_knows_it() {
         let port = free.port().to_string();
         let arguments = ["--port", &port, "--requirepass", "sesame", "--save", "", "--dir"];
         let server = Command::new("redis-server").args(arguments).arg(guard.path()).stdout(Stdio::piped()).spawn();
-        let Ok(mut server) = server else {
-            eprintln!("skipped: redis-server is not here");
-            return;
-        };
+        let Ok(mut server) = server else { return skipped("redis-server is not here") };
         let mut log = BufReader::new(server.stdout.take().unwrap());
         let mut said = String::new();
         let is_ready = |said: &str| said.contains("Ready to accept connections");

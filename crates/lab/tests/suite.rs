@@ -2,12 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+#[path = "../src/skipped.rs"]
+mod skipped;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use skipped::skipped;
 
 /// The program, with what it installs where Cargo's other files are.
 fn lab(arguments: &[&str]) -> Command {
@@ -157,8 +162,7 @@ fn noop_server(folder: &Path) -> (Child, String) {
 #[test]
 fn a_server_that_drops_what_a_program_wrote_is_found_out() {
     if !is_here("redis-benchmark") {
-        eprintln!("skipped: redis-benchmark is not here");
-        return;
+        return skipped("redis-benchmark is not here");
     }
     let (guard, path) = folder();
     let (mut server, address) = noop_server(guard.path());
@@ -282,8 +286,7 @@ fn quick(out: &Path, only: &str) -> Command {
 #[test]
 fn a_suite_is_measured_shown_and_gone_on_with() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: its steps name two cores");
-        return;
+        return skipped("its steps name two cores");
     }
     let (_guard, path) = folder();
     let only = "get-16,connections,cores,latency,sql-key,sum,fetch-pairs,copy";

