@@ -195,8 +195,9 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
     outcome.skip(&errors);
     outcome.told = told(&lines);
     outcome.crashed = !status.success() && outcome.failed == 0;
-    if !live && !status.success() {
-        lines.iter().chain(&errors).for_each(|line| println!("{line}"));
+    if !live {
+        let is_shown = |line: &&String| !status.success() || line.starts_with(SKIPPED);
+        lines.iter().chain(&errors).filter(is_shown).for_each(|line| println!("{line}"));
     }
     if outcome.crashed {
         println!("{} ended with {status}", binary.name);

@@ -76,6 +76,14 @@ fn a_test_that_cannot_be_done_here_is_counted_as_skipped() {
 }
 
 #[test]
+fn all_who_say_that_a_test_cannot_be_done_say_it_by_the_words_that_are_counted() {
+    let line = format!("\"{SKIPPED}{{}}: {{why}}\\n\"");
+    let (tests, lab) =
+        (include_str!("../../../tests/src/tools.rs"), include_str!("../../../crates/lab/src/skipped.rs"));
+    assert!(tests.contains(&line) && lab.contains(&line), "{line}");
+}
+
+#[test]
 fn what_a_failed_test_said_is_kept_up_to_a_bound() {
     let script = "echo 'test a::b ... FAILED'; echo; echo 'failures:'; echo; echo '---- a::b stdout ----'; seq 100; \
                   echo '---- a::c stdout ----'; echo why; echo; echo 'failures:'; echo '    a::b'; exit 101";
