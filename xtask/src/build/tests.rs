@@ -49,6 +49,14 @@ fn the_forecast_waits_until_it_can_know_something() {
 }
 
 #[test]
+fn the_readme_promises_what_the_first_line_does() {
+    let [least, most] = first_build_minutes(2);
+    assert!((least..=most).contains(&18), "{least} to {most}");
+    let promise = format!("takes {least} to {most} minutes on two idle cores");
+    assert!(include_str!("../../../README.md").contains(&promise), "{promise}");
+}
+
+#[test]
 fn test_programs_are_called_what_a_person_calls_them() {
     let name = |kind: &str, target: &str, folder: &str| {
         let artifact = json!({
