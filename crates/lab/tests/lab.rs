@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use skipped::skipped;
+use skipped::{skipped, without};
 
 /// Flags that make a run short and leave the cores to the system: these tests run beside others.
 const SHORT: &[&str] = &[
@@ -188,6 +188,15 @@ fn done_of(target: &str, text: &str) -> u64 {
     row.unwrap_or_else(|| panic!("{text}"))
 }
 
+/// What the lab says of a target whose program is missing.
+const NOT_INSTALLED: [&str; 3] = ["is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
+
+/// Says which targets are not in a run because their programs are missing.
+fn say_absent(run: &Value) {
+    let reasons = run["targets"].as_array().unwrap().iter().filter_map(|target| target["reason"].as_str());
+    reasons.filter(|reason| NOT_INSTALLED.iter().any(|part| reason.contains(part))).for_each(without);
+}
+
 #[test]
 fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
     let guard = tempfile::tempdir().unwrap();
@@ -196,6 +205,7 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
         let targets = format!("{target},noop");
         succeeds(run(&path, &[workload, "--target", &targets, "--repeat", "1", size, "5000"]));
         let run = record(&path);
+        say_absent(&run);
         let peer = &run["targets"][0];
         if peer["state"] == "absent" {
             assert!(peer["reason"].as_str().unwrap().contains(" the PATH"), "{peer}");
@@ -251,6 +261,7 @@ fn servers_answer_every_workload_rightly() {
         command.env("CARGO_TARGET_DIR", target_folder());
         succeeds(command);
         let run = record(&path);
+        say_absent(&run);
         for target in run["targets"].as_array().unwrap() {
             if target["name"] == "ashlar" && ashlar.is_file() {
                 assert_eq!(target["state"], "measured", "{target}");
@@ -275,6 +286,7 @@ fn a_postgres_is_measured_through_what_stands_before_it() {
     let out = succeeds(run(&path, &[&["tpcc", "--target", "postgres,relay,pgbouncer,noop"], &sizes[..]].concat()));
     assert!(out.contains("noop is absent: it keeps nothing"), "{out}");
     let run = record(&path);
+    say_absent(&run);
     for (target, place) in [("postgres", 0), ("relay", 1), ("pgbouncer", 2)] {
         if run["targets"][place]["state"] == "absent" {
             assert!(run["targets"][place]["reason"].as_str().unwrap().contains(" the PATH"), "{run}");
@@ -612,11 +624,11 @@ fn query_run(folder: &Path, arguments: &[&str]) -> Command {
 fn queries(folder: &Path, arguments: &[&str]) -> Value {
     succeeds(query_run(folder, arguments));
     let run = record(folder);
+    say_absent(&run);
     assert_eq!(run["state"], "complete");
     for target in run["targets"].as_array().unwrap() {
         let reason = target["reason"].as_str().unwrap_or_default();
-        let absent = ["is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
-        assert!(target["state"] == "measured" || absent.iter().any(|part| reason.contains(part)), "{target}");
+        assert!(target["state"] == "measured" || NOT_INSTALLED.iter().any(|part| reason.contains(part)), "{target}");
     }
     run
 }
