@@ -80,7 +80,8 @@ impl Server {
     /// The server that CREATE SERVER describes.
     ///
     /// # Errors
-    /// 42602, 42704 for an option that there is not, 0A000 for one that would encrypt connections, 22023 for a value that is none, or where one is missing.
+    /// 42602, 42704 for an option that there is not, 0A000 for one that would encrypt connections, 22023 for a value that is none, or
+    /// where one is missing.
     pub fn new(name: &str, options: &[GivenOption]) -> Result<Self> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::new(ErrorCode::InvalidName, format!("server name \"{name}\" is too long or empty")));
