@@ -53,6 +53,7 @@ mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;
+mod types;
 mod within_one;
 mod workers;
 

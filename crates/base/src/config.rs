@@ -175,7 +175,8 @@ rooms! {
         /// Empty for none: then there can be none of them.
         data_dir: String = String::new();
         /// File of CREATE SERVER, CREATE USER MAPPING and CREATE TABLE ... USING sharded statements that are run at start. What is
-        /// known already and alike stays as it is; what is known and differs keeps the server from starting. Empty for none.
+        /// known already and alike stays as it is; what is known and differs keeps the server from starting. Where a password stands
+        /// in it, so does a mode that lets others than its owner read it: chmod 600. Empty for none.
         declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
         /// 1024 for one that is leased of a shard; then it is so on all of these servers.
