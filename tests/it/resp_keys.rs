@@ -444,6 +444,37 @@ fn the_bound_of_memory_changes_while_the_server_runs() {
 }
 
 #[test]
+fn a_cache_of_plain_keys_is_configured_before_it_starts() {
+    let policy = |own: &mut Client| {
+        let Reply::Array(found) = own.command(&words("CONFIG GET maxmemory-policy")).unwrap() else { panic!("no map") };
+        found[1].text().unwrap()
+    };
+    for (written, named) in
+        [("none", "noeviction"), ("lru", "allkeys-lru"), ("lfu", "allkeys-lfu"), ("random", "allkeys-random")]
+    {
+        let config = format!("[store]\nplain_keys_eviction = \"{written}\"\n");
+        let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+        assert_eq!(policy(&mut client(&ashlar)), named);
+        ashlar.stop();
+    }
+    let config = "[store]\nmemory_mib_max = 16\nplain_keys_eviction = \"random\"\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let (ok, value) = (Reply::Simple("OK".to_owned()), "x".repeat(16 << 10));
+    // 32 MiB in all: what is there makes room.
+    for number in 0..2048 {
+        let name = format!("cache:{number}");
+        let is_taken = || own.command(&["SET", &name, &value]).unwrap() == ok;
+        assert!(wait_for(SOON, is_taken), "nothing makes room for {name}");
+    }
+    let Reply::Integer(left) = own.command(&["DBSIZE"]).unwrap() else { panic!("DBSIZE counts") };
+    assert!((1..=1024).contains(&left), "{left} values of 16 KiB are left");
+    assert_eq!(own.command(&words("CONFIG SET maxmemory-policy noeviction")).unwrap(), ok);
+    assert_eq!(policy(&mut own), "noeviction");
+    ashlar.stop();
+}
+
+#[test]
 fn messages_arrive_in_the_order_in_which_they_were_published() {
     const MESSAGES: usize = 10_000;
     let ashlar = Ashlar::start(Options::default()).unwrap();
