@@ -2,7 +2,7 @@
 //!
 //! Each test uses names of its own on the shared server.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +90,34 @@ fn scan_meets_every_key_that_is_there_all_the_time() {
     let (names, _) = scan(&mut own, &[]);
     assert_eq!(names.len(), 20_000);
     assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(20_000));
+    ashlar.stop();
+}
+
+#[test]
+fn any_key_is_drawn_sooner_or_later_and_none_much_more_often_than_others() {
+    const DRAWS: usize = 4000;
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let mut drawn_of = |count: usize| {
+        let set = |number: usize| vec![b"SET".to_vec(), format!("drawn:{number}").into_bytes(), b"x".to_vec()];
+        own.pipeline(&(0..count).map(set).collect::<Vec<_>>()).unwrap();
+        let mut times: HashMap<Vec<u8>, usize> = HashMap::new();
+        for _ in 0..DRAWS / 1000 {
+            for reply in own.pipeline(&vec![vec![b"RANDOMKEY".to_vec()]; 1000]).unwrap() {
+                let Reply::Bulk(name) = reply else { panic!("{reply:?}") };
+                assert!(name.starts_with(b"drawn:"));
+                *times.entry(name).or_default() += 1;
+            }
+        }
+        times
+    };
+    let times = drawn_of(20);
+    assert_eq!(times.len(), 20);
+    // Two hundred times each, on average.
+    assert!(times.values().all(|times| (20..1000).contains(times)), "{times:?}");
+    let times = drawn_of(100_000);
+    assert!(times.len() > DRAWS / 2, "only {} of 100,000 keys come in {DRAWS} draws", times.len());
+    assert!(times.values().all(|times| *times < 50), "{times:?}");
     ashlar.stop();
 }
 
