@@ -534,7 +534,7 @@ fn messages_arrive_in_the_order_in_which_they_were_published() {
 /// Rows that are brought near before their commands run: how many, and for whom. Of one partition it is one row at a time, and what
 /// somebody has locked is left alone.
 #[test]
-fn rows_of_a_pipeline_and_of_mget_are_looked_ahead_for() {
+fn rows_of_a_pipeline_and_of_several_keys_are_looked_ahead_for() {
     const KEYS: usize = 20;
     let ashlar = Ashlar::start(Options::default()).unwrap();
     let mut own = client(&ashlar);
@@ -548,12 +548,18 @@ fn rows_of_a_pipeline_and_of_mget_are_looked_ahead_for() {
         count.parse().unwrap()
     };
     let gets: Vec<_> = keys.iter().map(|key| command(&["GET", key.as_str()])).collect();
-    let mut all = vec!["MGET"];
-    all.extend(keys.iter().map(String::as_str));
-    for (what, commands) in [("MGET", vec![command(&all)]), ("a pipeline", gets.clone())] {
+    let of_all = |name: &str, value: Option<&str>| {
+        let mut all = vec![name];
+        all.extend(keys.iter().flat_map(|key| [Some(key.as_str()), value]).flatten());
+        vec![command(&all)]
+    };
+    let mut asked = vec![("a pipeline", gets.clone()), ("MSET", of_all("MSET", Some("y")))];
+    asked.extend(["MGET", "EXISTS", "TOUCH", "DEL", "UNLINK"].map(|name| (name, of_all(name, None))));
+    for (what, commands) in asked {
         // What one write sends may come in two parts.
         let mut most = 0;
         for _ in 0..100 {
+            own.pipeline(&sets).unwrap();
             let before = looked_ahead(&mut own);
             own.pipeline(&commands).unwrap();
             most = most.max(looked_ahead(&mut own) - before);
