@@ -241,6 +241,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
                 wait_max: some(config.query.query_wait_max_ms).map(Duration::from_millis),
             },
             spill: SpillConfig { dir: spill_dir, bytes_max: config.query.spill_mib_max << 20 },
+            plain_keys_eviction: config.store.plain_keys_eviction,
         },
     )?;
     let catalog = match &config.shard.data_dir {
