@@ -3,6 +3,8 @@
 //! Runs the programs itself instead of through `cargo test`, so that a passing crate is one line with its time, the
 //! integration tests show themselves as they go, and what failed is repeated at the end.
 
+mod memory;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -160,7 +162,11 @@ fn conclude(total: Outcome) -> Result<()> {
 
 /// Runs one test program. `live` shows its output as it comes; otherwise only when something failed.
 fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)], live: bool) -> Result<Outcome> {
-    let mut child = Command::new(&binary.executable)
+    let mut command = Command::new(&binary.executable);
+    if let Some(folder) = memory::folder_for(&binary.name) {
+        command.env("TMPDIR", folder);
+    }
+    let mut child = command
         .args(arguments)
         .envs(environment.iter().copied())
         // What cargo sets for tests.

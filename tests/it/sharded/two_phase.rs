@@ -92,6 +92,9 @@ fn shards_die(when: When) {
                 Ok(()) => assert!(has_moved, "{case}"),
                 Err(error) => assert!(!has_moved || error.contains("08007"), "{case}: {error}"),
             }
+            // Until a look has found it again it may be refused, and the next transaction would not come to its step.
+            let is_there = || bank.member.ashlar.connect().query("SELECT sum(v) FROM bank").is_ok();
+            assert!(wait_for(PATIENCE, is_there), "{case}: it is not found again");
         }
     }
     bank.check();
