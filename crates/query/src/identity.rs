@@ -115,7 +115,7 @@ pub struct Setting {
     pub reset: String,
     /// The unit.
     pub unit: Option<&'static str>,
-    /// `bool`, `enum`, `integer` or `string`.
+    /// `bool`, `enum`, `integer`, `real` or `string`.
     pub kind: &'static str,
     /// Whether a session can change it.
     pub is_fixed: bool,
