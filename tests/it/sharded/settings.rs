@@ -100,3 +100,80 @@ fn a_setting_that_a_shard_refuses_is_refused_until_it_is_reset() {
     assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "0");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn parameters_of_a_session_s_own_are_those_of_its_shards() {
+    let (fleet, mut client) = start();
+    have_told(&fleet, "coalesce(nullif(current_setting('app.tenant', true), ''), '-')");
+    let mut other = fleet.client();
+    done(&mut other, "SET app.other = 'x'");
+    for value in ["5", "it''s; DROP TABLE t; --", r"\", r"\''; DROP TABLE t; --", "grüße \"$$\" $1"] {
+        done(&mut client, &format!("SET app.tenant = '{value}'"));
+        assert_eq!(told(&mut client), value.replace("''", "'"));
+        assert_eq!(told(&mut other), "-");
+    }
+    done(&mut client, "SET app.tenant = 'a'");
+    done(&mut client, "BEGIN");
+    assert_eq!(told(&mut client), "a");
+    done(&mut client, "SAVEPOINT s");
+    assert_eq!(client.value("SELECT set_config('app.tenant', 'b', true)").unwrap(), "b");
+    assert_eq!(told(&mut client), "b");
+    done(&mut client, "ROLLBACK TO s");
+    assert_eq!(told(&mut client), "a");
+    done(&mut client, "SET app.tenant = 'c'");
+    assert_eq!(told(&mut client), "c");
+    done(&mut client, "ROLLBACK");
+    assert_eq!(told(&mut client), "a");
+    for reset in ["RESET app.tenant", "RESET ALL", "DISCARD ALL"] {
+        done(&mut client, "SET app.tenant = 'a'");
+        assert_eq!(told(&mut client), "a");
+        done(&mut client, reset);
+        assert_eq!(told(&mut client), "-", "{reset}");
+    }
+    assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
+
+    // A session that keeps its connection has them there too, and leaves none behind.
+    done(&mut client, "SET sharded_pool_mode = 'session'");
+    done(&mut client, "SET app.tenant = 'd'");
+    assert_eq!(told(&mut client), "d");
+    drop(client);
+    assert_eq!(told(&mut other), "-");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn policies_of_shards_go_by_parameters_of_the_session_in_whatever_is_read() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, tenant text) {}", fleet.by("k")));
+    for number in 0..2 {
+        let mut shard = fleet.shard(number);
+        done(&mut shard, "CREATE ROLE plain LOGIN; GRANT ALL ON t TO plain; ALTER TABLE t ENABLE ROW LEVEL SECURITY");
+        done(&mut shard, "CREATE POLICY own ON t USING (tenant = current_setting('app.tenant', true))");
+        let mapping = format!("ALTER USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (SET user 'plain')");
+        done(&mut client, &mapping);
+    }
+    let (mut a, mut b) = (fleet.client(), fleet.client());
+    done(&mut a, "SET app.tenant = 'a'");
+    done(&mut b, "SET app.tenant = 'b'");
+    (0..10).for_each(|key| done(&mut a, &format!("INSERT INTO t VALUES ({key}, 'a')")));
+    (10..30).for_each(|key| done(&mut b, &format!("INSERT INTO t VALUES ({key}, 'b')")));
+    assert!(refused(&mut a, "INSERT INTO t VALUES (30, 'b')").starts_with("42501"));
+    // Put together of the shards' answers, and read by the engine: in turn, over the same pools.
+    for reads in ["each", "snapshot"] {
+        for sql in ["SELECT count(*) FROM t", "SELECT count(*) FROM t AS x JOIN t AS y ON x.k + 0 = y.k + 0"] {
+            for (who, expected) in [(&mut a, "10"), (&mut b, "20"), (&mut client, "0")] {
+                done(who, &format!("SET sharded_reads = '{reads}'"));
+                assert_eq!(who.value(sql).unwrap(), expected, "{reads}: {sql}");
+                done(who, "BEGIN");
+                done(who, "SET LOCAL app.tenant = 'b'");
+                assert_eq!(who.value(sql).unwrap(), "20", "{reads}: {sql}");
+                done(who, "ROLLBACK");
+                done(who, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+                assert_eq!(who.value(sql).unwrap(), expected, "{reads}: {sql}");
+                done(who, "COMMIT");
+            }
+        }
+    }
+    fleet.ashlar.check_log();
+}

@@ -1,6 +1,7 @@
 //! The settings of a session: SET and SHOW, and the parameters that are reported to clients.
 
 mod commands;
+mod custom;
 mod duration;
 mod numbers;
 mod shown;
@@ -27,8 +28,11 @@ use self::table::{LOG_MIN_DURATION, Rule, SETTINGS, SEVERITIES, SHARDED_SERVER, 
 /// before a transaction first changes them, and once more after each savepoint, so that ROLLBACK and ROLLBACK TO SAVEPOINT can restore
 /// them.
 pub(super) struct Settings {
-    /// The values in force, in the order of [`SETTINGS`]. All numbers of settings here are positions in that list.
+    /// The values in force, in the order of [`SETTINGS`], and behind them those of the user's own parameters. All numbers of settings here are
+    /// positions in that list.
     values: Vec<String>,
+    /// The names of the user's own parameters.
+    custom: Vec<Arc<str>>,
     /// The values that RESET restores.
     initial: Vec<String>,
     /// The session's own values that SET LOCAL hides.
@@ -108,6 +112,7 @@ impl Settings {
     pub(super) fn new(config: &Config, parameters: &[(&str, &str)]) -> Result<Self> {
         let mut settings = Self {
             values: SETTINGS.iter().map(|(_, default, _, told)| first(default, *told).to_owned()).collect(),
+            custom: Vec::new(),
             initial: Vec::new(),
             hidden: Vec::new(),
             undo: Vec::new(),
@@ -175,8 +180,9 @@ impl Settings {
     }
 
     fn start_with(&mut self, name: &str, value: &str) -> Result<()> {
-        let number = number_of(name)?;
-        self.put(number, accepted(number, value)?);
+        let number = self.number_to_set(name, value.len())?;
+        let value = if number < SETTINGS.len() { accepted(number, value)? } else { value.to_owned() };
+        self.put(number, value);
         Ok(())
     }
 
@@ -206,12 +212,13 @@ impl Settings {
 
     /// SET, RESET and SET ... TO DEFAULT; the latter two have no value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        let number = number_of(name)?;
-        let value = match value {
-            Some(value) if matches!(SETTINGS[number].2, Rule::Own) && value == self.initial[number] => value.to_owned(),
-            Some(value) => accepted(number, value)?,
-            None if matches!(SETTINGS[number].2, Rule::Fixed) => return Err(fixed(SETTINGS[number].0)),
-            None => self.initial[number].clone(),
+        let number = self.number_to_set(name, value.map_or(0, str::len))?;
+        let value = match (SETTINGS.get(number), value) {
+            (None, Some(value)) => value.to_owned(),
+            (Some((_, _, Rule::Own, _)), Some(value)) if value == self.initial[number] => value.to_owned(),
+            (Some(_), Some(value)) => accepted(number, value)?,
+            (Some((name, _, Rule::Fixed, _)), None) => return Err(fixed(name)),
+            (_, None) => self.initial[number].clone(),
         };
         self.change(number, value, local);
         self.derive()
@@ -231,11 +238,12 @@ impl Settings {
     }
 
     pub(super) fn reset_all(&mut self) -> Result<()> {
-        for (number, (_, _, rule, _)) in SETTINGS.iter().enumerate() {
+        for number in 0..self.values.len() {
+            let is_fixed = SETTINGS.get(number).is_some_and(|(_, _, rule, _)| matches!(rule, Rule::Fixed));
             let own =
                 self.hidden.iter().find(|(hidden, _)| *hidden == number).map_or(&self.values[number], |(_, own)| own);
             let is_initial = self.values[number] == self.initial[number] && *own == self.initial[number];
-            if !matches!(rule, Rule::Fixed) && !is_initial {
+            if !is_fixed && !is_initial {
                 self.change(number, self.initial[number].clone(), false);
             }
         }
@@ -322,7 +330,10 @@ impl Settings {
     fn carry(&mut self) {
         let given =
             SETTINGS.iter().zip(&self.values).filter(|((.., told), value)| *told == Told::Shards && !value.is_empty());
-        let carried = Carried::new(given.map(|((name, ..), value)| Given::new(name, value)).collect());
+        let given = given.map(|((name, ..), value)| Given::new(name, value));
+        let custom = self.custom.iter().zip(self.values.iter().skip(SETTINGS.len()));
+        let custom = custom.map(|(name, value)| Given { name: Arc::clone(name), value: value.as_str().into() });
+        let carried = Carried::new(given.chain(custom).collect());
         // Only where it differs, so that holders of the old one can compare by address.
         if carried != self.of_shards.carried {
             self.of_shards.carried = carried;
@@ -388,7 +399,7 @@ impl Settings {
     }
 
     pub(super) fn show(&self, name: &str) -> Result<String> {
-        let number = number_of(name)?;
+        let number = self.number(name)?;
         Ok(shown::as_shown(number, &self.values[number]))
     }
 }

@@ -9,7 +9,7 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_query::Setting;
 use ashlar_query::statement::configure::{Function, Item};
 
-use super::{SHARDED_SERVER, number_of};
+use super::SHARDED_SERVER;
 use crate::session::sql::SqlSession;
 use crate::session::sql::sharded::check_named;
 
@@ -85,7 +85,7 @@ impl SqlSession {
                     match (name.text(parameters), missing) {
                         (None, _) | (_, Some(None)) => Value::Null,
                         (Some(name), Some(Some(missing)))
-                            if super::boolean(&missing) == Some(true) && number_of(&name).is_err() =>
+                            if super::boolean(&missing) == Some(true) && self.settings.number(&name).is_err() =>
                         {
                             Value::Null
                         }

@@ -148,7 +148,9 @@ const ABOUT: &[(&str, &str)] = &[
 /// A value as SHOW writes it.
 pub(super) fn as_shown(number: usize, value: &str) -> String {
     let value = usual(number, value);
-    let shown = match SETTINGS[number].2 {
+    // The user's own are any texts.
+    let Some((_, _, rule, _)) = SETTINGS.get(number) else { return value.to_owned() };
+    let shown = match rule {
         Rule::Milliseconds => value.parse().map(duration::shown),
         Rule::Kilobytes(_) => value.parse().map(size::shown),
         Rule::Blocks(_) => value.parse().map(size::shown_of_blocks),

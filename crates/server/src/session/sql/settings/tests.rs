@@ -9,7 +9,8 @@ fn settings() -> Settings {
 }
 
 fn shown(settings: &Settings, name: &str) -> String {
-    settings.values[number_of(name).unwrap()].clone()
+    // Of one that nobody has set there is nothing.
+    settings.number(name).map_or_else(|_| String::new(), |number| settings.values[number].clone())
 }
 
 #[test]
@@ -121,12 +122,12 @@ enum Step {
     End { committed: bool },
 }
 
-const NAMES: [&str; 3] = ["application_name", "statement_timeout", "lock_timeout"];
+const NAMES: [&str; 4] = ["application_name", "statement_timeout", "lock_timeout", "app.tenant"];
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0..3usize, any::<u8>(), any::<bool>()).prop_map(|(number, value, local)| Step::Set { number, value, local }),
-        1 => (0..3usize, any::<bool>()).prop_map(|(number, local)| Step::Reset { number, local }),
+        5 => (0..4usize, any::<u8>(), any::<bool>()).prop_map(|(number, value, local)| Step::Set { number, value, local }),
+        1 => (0..4usize, any::<bool>()).prop_map(|(number, local)| Step::Reset { number, local }),
         1 => Just(Step::ResetAll),
         3 => Just(Step::Savepoint),
         2 => (0..4usize).prop_map(Step::Release),
@@ -135,8 +136,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// In force, and the session's own, of the three settings.
-type Picture = [(String, String); 3];
+/// In force, and the session's own, of the four settings.
+type Picture = [(String, String); 4];
 
 proptest! {
     #[test]
