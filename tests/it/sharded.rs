@@ -46,6 +46,7 @@ mod relay;
 mod repeatable;
 mod replicas;
 mod rules;
+mod settings;
 mod silence;
 mod slt;
 mod snapshots;

@@ -288,8 +288,8 @@ impl Engine {
         let (role, barrier, moment) =
             (Arc::clone(&resources.role), resources.barrier.clone(), resources.moment.clone());
         let (reads_replicas, turn) = (resources.reads_replicas, Arc::clone(resources.turn()));
-        let (own, readers) = (OnceLock::new(), OnceLock::new());
-        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, readers, turn });
+        let (own, readers, carried) = (OnceLock::new(), OnceLock::new(), resources.carried.clone());
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, carried, own, readers, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = resources.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::each_node_with_subqueries;
-use ashlar_shard::backend::Settings;
 use ashlar_shard::catalog::Known;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
@@ -358,7 +357,7 @@ pub(crate) async fn upkeep(
             at_shard(&mut own.relation, shard);
             let rels = vec![pg_query::Node { node: Some(NodeEnum::VacuumRelation(own)) }];
             let text = statement_text(&NodeEnum::VacuumStmt(VacuumStmt { rels, ..statement.clone() }))?;
-            let (fleet, settings) = (&table.fleet, Settings::default());
+            let (fleet, settings) = (&table.fleet, resources.settings_of_shards());
             let from = (fleet.pool_of_queries(), None);
             let mut lease = fleet.lend(from, &shard.server, &resources.role, &settings).await?;
             lease.run(&text).await?;

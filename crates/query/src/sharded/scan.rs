@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, SqlType};
 use ashlar_functions::error::external;
-use ashlar_shard::backend::{ReadType, Settings};
+use ashlar_shard::backend::{Carried, ReadType, Settings};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::rules::ShardId;
 use ashlar_shard::snapshot::{Moment, Readers};
@@ -54,6 +54,8 @@ pub struct Asking {
     pub moment: Option<Arc<Moment>>,
     /// Whether he reads replicas.
     pub reads_replicas: bool,
+    /// What he gives shards of settings: policies of theirs may ask for it.
+    pub carried: Carried,
     /// What was read over the connections of his transaction, before the plan runs.
     pub(crate) own: OnceLock<Arc<Own>>,
     /// The right to read while other statements run, as long as anybody may.
@@ -445,10 +447,16 @@ impl ShardReader {
 
 /// Borrows a connection, with the snapshot that is to be read.
 async fn lend(scanned: &Scanned, server: &Arc<str>, asking: &Asking) -> ashlar_base::Result<Lease> {
-    let (fleet, settings) = (&scanned.table.fleet, Settings::default());
+    let (fleet, carried) = (&scanned.table.fleet, asking.carried.clone());
+    let settings = Settings { carried, ..Settings::default() };
     let (from, role) = ((fleet.pool_of_queries(), None), &asking.role);
     let lease = match &asking.moment {
-        Some(moment) => moment.lend(server).await?,
+        Some(moment) => {
+            let mut lease = moment.lend(server).await?;
+            // Whoever took the snapshot has none of them.
+            lease.queue_settings(&settings);
+            lease
+        }
         None if asking.reads_replicas => fleet.lend_for_reading(from, server, role, &settings).await?,
         None => fleet.lend(from, server, role, &settings).await?,
     };

@@ -202,6 +202,7 @@ impl SqlSession {
     /// What the engine cannot read of shards now, at the isolation level of the transaction.
     pub(super) fn set_barrier(&self, resources: &mut StatementResources, isolation: Isolation) {
         resources.role = Arc::clone(&self.role);
+        resources.carried = self.settings.of_shards.carried.clone();
         if self.settings.sharded_snapshots {
             resources.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
