@@ -271,7 +271,7 @@ impl Watcher<'_> {
     }
 
     /// Nobody dies until all has been finished that was in doubt before: the bound holds from here on, since all shards and Ashlars are
-    /// there. Clients go on.
+    /// there. Nor before snapshots have been read, which takes more messages than there are between two deaths. Clients go on.
     fn have_peace(&mut self) {
         let scene = self.scene;
         scene.is_peace.store(true, Ordering::SeqCst);
@@ -287,6 +287,10 @@ impl Watcher<'_> {
             age < passed || scene.is_over()
         });
         assert!(is_finished, "something is in doubt for more than {IN_DOUBT_MAX:?} in which nobody died");
+        let answers = || scene.answers.load(Ordering::SeqCst);
+        let enough = answers() + MEMBERS;
+        let is_read = wait_for(PATIENCE, || answers() >= enough || scene.is_over());
+        assert!(is_read, "nobody reads a snapshot although nobody dies");
         if !scene.is_over() {
             self.watched.longest_in_peace = self.watched.longest_in_peace.max(longest);
             self.watched.peaces += 1;
