@@ -22,6 +22,7 @@ mod declared;
 mod drift;
 mod extended;
 mod failures;
+mod first_rows;
 mod full;
 mod gather;
 mod grammar;

@@ -35,7 +35,7 @@ use crate::guarded_projections::{self, GuardedProjections};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
-use crate::sharded::{Asking, ShardAggregates};
+use crate::sharded::{Asking, ShardAggregates, ShardFirstRows};
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
 
@@ -351,7 +351,8 @@ fn session_state(
     let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
     let place = limited.map_or(place + 1, |limited| limited + 1);
     // What shards make of their rows is made by nobody else.
-    let mut ours: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(ShardAggregates)];
+    let mut ours: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(ShardAggregates), Arc::new(ShardFirstRows)];
     // Joins first: aggregations of the engine's say by their inputs whether rows come in the order of their groups.
     if operators.joins == Whose::Own {
         ours.push(Arc::new(HashJoins));

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
-use ashlar_base::{Error, SqlType};
+use ashlar_base::{ColumnDef, Error, SqlType};
 use ashlar_functions::error::external;
 use ashlar_shard::backend::{Carried, ReadType, Settings};
 use ashlar_shard::pool::Lease;
@@ -115,6 +115,8 @@ pub(super) struct Scanned {
     pub(super) conditions: Option<usize>,
     /// What stands behind the conditions, where rows are those of groups that each shard has made.
     pub(super) grouping: Option<String>,
+    /// The order of which each shard gives its first rows, and how many of them.
+    pub(super) first: Option<(String, i64)>,
 }
 
 /// See the module.
@@ -194,6 +196,38 @@ impl ShardScanExec {
             selected: None,
             conditions: None,
             grouping: Some(grouping),
+            first: None,
+        }))
+    }
+
+    /// The same, not executed yet, of no more than the first `fetch` rows of each shard in an order of columns. `None`: it has other rows than
+    /// those that are sorted, which `conditions` are all that chooses.
+    pub(super) fn first_rows(&self, order: String, fetch: i64, conditions: usize) -> Option<Self> {
+        let scanned = self.scanned.as_ref();
+        // Where it reads more than columns, a name in ORDER BY may be that of something else.
+        let is_plain = scanned.selected.is_some() && !scanned.is_limited && self.told.is_empty();
+        if !is_plain || scanned.conditions != Some(conditions) {
+            return None;
+        }
+        let part = |part: &ShardPart| ShardPart {
+            shard: part.shard,
+            server: Arc::clone(&part.server),
+            text: format!("{} ORDER BY {order} LIMIT {fetch}", part.text),
+        };
+        Some(Self::new(Scanned {
+            table: Arc::clone(&scanned.table),
+            schema: Arc::clone(&scanned.schema),
+            ordinals: scanned.ordinals.clone(),
+            types: Arc::clone(&scanned.types),
+            parts: scanned.parts.iter().map(part).collect(),
+            is_conditional: scanned.is_conditional,
+            is_limited: true,
+            rows: scanned.rows,
+            orders_text: scanned.orders_text,
+            selected: None,
+            conditions: None,
+            grouping: None,
+            first: Some((order, fetch)),
         }))
     }
 
@@ -205,6 +239,11 @@ impl ShardScanExec {
     /// The table that it reads.
     pub(super) fn table(&self) -> &Arc<ShardedTable> {
         &self.scanned.table
+    }
+
+    /// The column of the table that one of its columns is; `None` for what tells versions of rows apart.
+    pub(super) fn column(&self, index: usize) -> Option<&ColumnDef> {
+        self.scanned.table.schema.columns.get(*self.scanned.ordinals.get(index)?)
     }
 
     /// Rows of the table on those shards, as far as was known when it was planned.
@@ -235,7 +274,7 @@ impl ShardScanExec {
 
 impl DisplayAs for ShardScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scanned { table, schema, parts, .. } = self.scanned.as_ref();
+        let Scanned { table, schema, parts, first, .. } = self.scanned.as_ref();
         let servers: Vec<&str> = parts.iter().map(|part| &*part.server).collect();
         write!(f, "ShardScanExec: table={}, shards=[{}]", table.schema.name, servers.join(", "))?;
         let keys = self.told.iter().flat_map(|filter| filter.children());
@@ -243,6 +282,9 @@ impl DisplayAs for ShardScanExec {
         let columns: Vec<&str> = columns.map(|column| schema.field(column).name().as_str()).collect();
         if !columns.is_empty() {
             write!(f, ", keys of joins=[{}]", columns.join(", "))?;
+        }
+        if let Some((order, fetch)) = first {
+            write!(f, ", sort=[{order}], fetch={fetch}")?;
         }
         match parts.first() {
             Some(part) => write!(f, ", remote={}", part.text),
