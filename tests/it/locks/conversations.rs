@@ -398,7 +398,7 @@ pub(super) const ALL: &[(&str, &str)] = &[
         "subqueries and WITH queries lock in four strengths",
         "
         1: BEGIN
-        1: UPDATE lk_other SET lk = lk WHERE lk = (SELECT id FROM lk WHERE id = 1 FOR KEY SHARE)
+        1: UPDATE lk_other SET lk = 1 WHERE lk = (SELECT id FROM lk WHERE id = 1 FOR KEY SHARE)
         1: WITH l AS (SELECT id FROM lk WHERE id = 2 FOR NO KEY UPDATE OF lk) UPDATE lk_other SET lk = 2 FROM l WHERE lk_other.id = l.id
         1: WITH l AS (SELECT id FROM lk WHERE id = 3 FOR SHARE NOWAIT) DELETE FROM lk_other USING l WHERE lk_other.id = l.id + 4
         2: SELECT id FROM lk WHERE id < 5 ORDER BY id FOR KEY SHARE SKIP LOCKED
