@@ -409,6 +409,24 @@ impl Catalog {
         Ok(())
     }
 
+    /// Gives an index of a table another name, for everybody at once.
+    ///
+    /// # Errors
+    /// 42P07 if the name has been taken meanwhile, 40001 if the table or the index is gone.
+    pub(crate) fn rename_index(&self, region: &Arc<Region>, index: &IndexDef, name: &str) -> Result<()> {
+        let reserved = self.publishing.lock();
+        let state = self.current.load();
+        if region.is_dropped() || !region.every_index().iter().any(|known| known.id == index.id) {
+            return Err(was_changed(&index.name));
+        }
+        if reserved.contains(name) || state.is_relation(name) {
+            return Err(is_taken(name));
+        }
+        region.rename_index(index.id, name);
+        self.renew(&state);
+        Ok(())
+    }
+
     /// Invalidates plans after an index has been created or dropped.
     pub(crate) fn replan(&self) {
         let _publishing = self.publishing.lock();

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
+use ashlar_base::{Datum, Error, IndexDef, PartitionId, Result, TableId, Timestamp};
 
 use crate::key_parts::Clash;
 use crate::locks::{LockRequest, Strength, stopped};
@@ -212,12 +212,15 @@ impl<'a> Locked<'a> {
 
     /// Checks that the table is what it was when the rows were written.
     fn check_region(&self) -> Result<()> {
+        fn named(index: &Arc<IndexDef>) -> (TableId, &str) {
+            (index.id, index.name.as_str())
+        }
         let region = self.staged.region();
         if region.is_dropped() || region.version() != self.staged.base_version() {
             return Err(changed(self.staged.schema()));
         }
         if let Some(retirement) = self.staged.retires()
-            && !region.every_index().iter().map(|index| index.id).eq(retirement.indexes.iter().map(|index| index.id))
+            && !region.every_index().iter().map(named).eq(retirement.indexes.iter().map(named))
         {
             return Err(changed(self.staged.schema()));
         }

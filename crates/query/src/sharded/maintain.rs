@@ -22,7 +22,7 @@ use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_serve
 use super::rule_constraints::leaving;
 use super::stored_definition::{BETWEEN, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, concurrently};
-use crate::catalog::CatalogState;
+use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
@@ -80,6 +80,18 @@ pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
         found.extend(indexes.into_iter().map(|index| (index.idxname, table.clone())));
     }
     Ok(found)
+}
+
+/// Whether a sharded table has an index of this name, its key's among them.
+///
+/// # Errors
+/// Where what is kept of a table cannot be read.
+pub(crate) fn has_index(engine: &Engine, name: &str) -> Result<bool> {
+    let state = engine.catalog().current();
+    let Some(fleet) = state.fleet().filter(|_| state.has_sharded()) else { return Ok(false) };
+    let is_of_key = |table: &Table| matches!(table, Table::Sharded(table) if table.schema.key_name == name);
+    Ok(state.tables().any(|(_, table)| is_of_key(table))
+        || indexes(&fleet.catalog().known())?.iter().any(|(index, _)| index == name))
 }
 
 /// CREATE INDEX on a sharded table.

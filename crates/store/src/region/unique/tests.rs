@@ -34,6 +34,37 @@ fn delete(region: &Region, id: i64) {
     region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
 }
 
+/// Also in partitions that are made later, in those where it is still to be made, and at a commit.
+#[test]
+fn an_index_goes_by_the_name_that_it_was_given_last() {
+    let store = store(8, 8);
+    let region = store.create_region(numbers(1)).unwrap();
+    for id in 0..20 {
+        insert(&region, id, id).unwrap();
+    }
+    let index = unique_on_v(100);
+    region.add_index(&index);
+    let mut partitions = (0..region.partition_count()).map(PartitionId);
+    let build = |partition| while !region.build_index_step(partition, &index).unwrap() {};
+    build(partitions.next().unwrap());
+    region.rename_index(TableId(100), "renamed");
+    partitions.for_each(build);
+    region.complete_index(&index);
+    region.rename_index(TableId(101), "nobody's");
+    let names: Vec<String> = region.every_index().iter().map(|index| index.name.clone()).collect();
+    assert_eq!(names, ["renamed"]);
+    for id in 0..20 {
+        let error = insert(&region, 100 + id, id).unwrap_err();
+        assert_eq!(error.fields().constraint.as_deref(), Some("renamed"), "{id}");
+    }
+    let mut writes = WriteSet::new();
+    writes.insert(&region, 1, &store.snapshot(), &[Datum::Int8(200), Datum::Int8(7)]).unwrap();
+    let error = store.commit(&mut writes).unwrap_err();
+    assert_eq!(error.message(), "duplicate key value violates unique constraint \"renamed\"");
+    region.drop_index(&index);
+    insert(&region, 100, 7).unwrap();
+}
+
 #[test]
 fn a_taken_value_is_refused_with_postgresqls_words() {
     let store = store(8, 8);
