@@ -3,6 +3,9 @@
 //! Runs the programs itself instead of through `cargo test`, so that a passing crate is one line with its time, the
 //! integration tests show themselves as they go, and what failed is repeated at the end.
 
+mod memory;
+
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,6 +18,9 @@ use crate::{run, setup, tidy};
 
 /// How a line begins by which a test says that it cannot be done on this machine. It passes all the same.
 const SKIPPED: &str = "SKIPPED  ";
+
+/// And one by which it says that it did less than elsewhere, because something is not on this machine.
+const WITHOUT: &str = "WITHOUT  ";
 
 /// The integration tests: one program that meets the server as a process.
 const INTEGRATION: &str = "it";
@@ -156,7 +162,11 @@ fn conclude(total: Outcome) -> Result<()> {
 
 /// Runs one test program. `live` shows its output as it comes; otherwise only when something failed.
 fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)], live: bool) -> Result<Outcome> {
-    let mut child = Command::new(&binary.executable)
+    let mut command = Command::new(&binary.executable);
+    if let Some(folder) = memory::folder_for(&binary.name) {
+        command.env("TMPDIR", folder);
+    }
+    let mut child = command
         .args(arguments)
         .envs(environment.iter().copied())
         // What cargo sets for tests.
@@ -197,6 +207,10 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
     outcome.crashed = !status.success() && outcome.failed == 0;
     if !live && !status.success() {
         lines.iter().chain(&errors).for_each(|line| println!("{line}"));
+    } else if !live {
+        // A test may say the same again and again.
+        let said = errors.iter().filter(|line| line.starts_with(SKIPPED) || line.starts_with(WITHOUT));
+        said.collect::<BTreeSet<_>>().iter().for_each(|line| println!("{line}"));
     }
     if outcome.crashed {
         println!("{} ended with {status}", binary.name);

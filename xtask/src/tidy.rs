@@ -29,6 +29,7 @@ const RULES: &[Rule] = &[
     Rule { name: "source files say what they are", find: source::headers },
     Rule { name: "long files do not grow", find: source::length },
     Rule { name: "no unfinished marks", find: source::words },
+    Rule { name: "tests that cannot be done are counted", find: source::skips },
     Rule { name: "no sleeping as synchronisation", find: source::sleeps },
     Rule { name: "unsafe code lives in its named modules", find: source::unsafe_code },
     Rule { name: "no path of one machine", find: source::machine_paths },

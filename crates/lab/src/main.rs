@@ -24,6 +24,8 @@ mod record;
 mod report;
 mod run;
 mod say;
+#[cfg(test)]
+mod skipped;
 mod statistics;
 mod suite;
 mod targets;

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+#[path = "../src/skipped.rs"]
+mod skipped;
 #[path = "lab/stopped.rs"]
 mod stopped;
 
@@ -13,6 +15,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use skipped::{skipped, without};
 
 /// Flags that make a run short and leave the cores to the system: these tests run beside others.
 const SHORT: &[&str] = &[
@@ -184,6 +188,15 @@ fn done_of(target: &str, text: &str) -> u64 {
     row.unwrap_or_else(|| panic!("{text}"))
 }
 
+/// What the lab says of a target whose program is missing.
+const NOT_INSTALLED: [&str; 3] = ["is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
+
+/// Says which targets are not in a run because their programs are missing.
+fn say_absent(run: &Value) {
+    let reasons = run["targets"].as_array().unwrap().iter().filter_map(|target| target["reason"].as_str());
+    reasons.filter(|reason| NOT_INSTALLED.iter().any(|part| reason.contains(part))).for_each(without);
+}
+
 #[test]
 fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
     let guard = tempfile::tempdir().unwrap();
@@ -192,6 +205,7 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
         let targets = format!("{target},noop");
         succeeds(run(&path, &[workload, "--target", &targets, "--repeat", "1", size, "5000"]));
         let run = record(&path);
+        say_absent(&run);
         let peer = &run["targets"][0];
         if peer["state"] == "absent" {
             assert!(peer["reason"].as_str().unwrap().contains(" the PATH"), "{peer}");
@@ -247,6 +261,7 @@ fn servers_answer_every_workload_rightly() {
         command.env("CARGO_TARGET_DIR", target_folder());
         succeeds(command);
         let run = record(&path);
+        say_absent(&run);
         for target in run["targets"].as_array().unwrap() {
             if target["name"] == "ashlar" && ashlar.is_file() {
                 assert_eq!(target["state"], "measured", "{target}");
@@ -271,6 +286,7 @@ fn a_postgres_is_measured_through_what_stands_before_it() {
     let out = succeeds(run(&path, &[&["tpcc", "--target", "postgres,relay,pgbouncer,noop"], &sizes[..]].concat()));
     assert!(out.contains("noop is absent: it keeps nothing"), "{out}");
     let run = record(&path);
+    say_absent(&run);
     for (target, place) in [("postgres", 0), ("relay", 1), ("pgbouncer", 2)] {
         if run["targets"][place]["state"] == "absent" {
             assert!(run["targets"][place]["reason"].as_str().unwrap().contains(" the PATH"), "{run}");
@@ -312,8 +328,7 @@ fn an_open_loop_offers_its_rate() {
 fn the_harness_is_measured_beside_what_was_named_and_compared_only_if_it_is() {
     let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
     if !ashlar.is_file() {
-        eprintln!("skipped: {} is not built", ashlar.display());
-        return;
+        return skipped(&format!("{} is not built", ashlar.display()));
     }
     let (guard, path) = folder();
     let short: Vec<&str> = SHORT.iter().copied().filter(|flag| *flag != "--no-harness").collect();
@@ -345,8 +360,7 @@ fn allowed(process: &str) -> String {
 #[test]
 fn processes_are_on_the_cores_that_the_record_states() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: there is one core");
-        return;
+        return skipped("there is one core");
     }
     let (_guard, path) = folder();
     let mut command = lab(&["run", "kv-get", "--target", "noop", "--keys", "100", "--repeat", "1", "--seconds", "1"]);
@@ -362,8 +376,7 @@ fn processes_are_on_the_cores_that_the_record_states() {
 #[test]
 fn a_terminal_sees_how_far_it_is() {
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: script, which makes a terminal, is not here");
-        return;
+        return skipped("script, which makes a terminal, is not here");
     }
     let (_guard, path) = folder();
     let program = env!("CARGO_BIN_EXE_ashlar-lab");
@@ -391,10 +404,7 @@ fn a_running_server_with_a_password_is_measured_by_whoever_knows_it() {
         let port = free.port().to_string();
         let arguments = ["--port", &port, "--requirepass", "sesame", "--save", "", "--dir"];
         let server = Command::new("redis-server").args(arguments).arg(guard.path()).stdout(Stdio::piped()).spawn();
-        let Ok(mut server) = server else {
-            eprintln!("skipped: redis-server is not here");
-            return;
-        };
+        let Ok(mut server) = server else { return skipped("redis-server is not here") };
         let mut log = BufReader::new(server.stdout.take().unwrap());
         let mut said = String::new();
         let is_ready = |said: &str| said.contains("Ready to accept connections");
@@ -614,11 +624,11 @@ fn query_run(folder: &Path, arguments: &[&str]) -> Command {
 fn queries(folder: &Path, arguments: &[&str]) -> Value {
     succeeds(query_run(folder, arguments));
     let run = record(folder);
+    say_absent(&run);
     assert_eq!(run["state"], "complete");
     for target in run["targets"].as_array().unwrap() {
         let reason = target["reason"].as_str().unwrap_or_default();
-        let absent = ["is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
-        assert!(target["state"] == "measured" || absent.iter().any(|part| reason.contains(part)), "{target}");
+        assert!(target["state"] == "measured" || NOT_INSTALLED.iter().any(|part| reason.contains(part)), "{target}");
     }
     run
 }

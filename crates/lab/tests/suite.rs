@@ -2,12 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+#[path = "../src/skipped.rs"]
+mod skipped;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use skipped::{skipped, without};
 
 /// The program, with what it installs where Cargo's other files are.
 fn lab(arguments: &[&str]) -> Command {
@@ -54,15 +59,25 @@ fn run(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// What the lab says of a target that keeps nothing, and of those whose programs are missing.
+const ABSENT: [&str; 4] =
+    ["it keeps nothing", "is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
+
+/// Says which targets are not in a run because their programs are missing.
+fn say_absent(run: &Value) {
+    let reasons = run["targets"].as_array().unwrap().iter().filter_map(|target| target["reason"].as_str());
+    reasons.filter(|reason| ABSENT[1..].iter().any(|part| reason.contains(part))).for_each(without);
+}
+
 /// The measured targets of a run, each with its measurements; one that is absent is so because something is not installed.
 fn measured(folder: &Path) -> Vec<(String, Vec<Value>)> {
     let run = record(folder);
+    say_absent(&run);
     let mut found = Vec::new();
     for target in run["targets"].as_array().unwrap() {
         let (name, reason) = (target["name"].as_str().unwrap(), target["reason"].as_str().unwrap_or_default());
         if target["state"] != "measured" {
-            let absent = ["it keeps nothing", "is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
-            assert!(absent.iter().any(|part| reason.contains(part)), "{target}");
+            assert!(ABSENT.iter().any(|part| reason.contains(part)), "{target}");
             continue;
         }
         let all = run["measurements"].as_array().unwrap();
@@ -157,8 +172,7 @@ fn noop_server(folder: &Path) -> (Child, String) {
 #[test]
 fn a_server_that_drops_what_a_program_wrote_is_found_out() {
     if !is_here("redis-benchmark") {
-        eprintln!("skipped: redis-benchmark is not here");
-        return;
+        return skipped("redis-benchmark is not here");
     }
     let (guard, path) = folder();
     let (mut server, address) = noop_server(guard.path());
@@ -228,6 +242,7 @@ fn rows_are_copied_again_and_again_and_all_are_there() {
         let text = ends(command, 0);
         assert!(text.contains("noop is absent: it keeps nothing"), "{text}");
         let run = record(&path);
+        say_absent(&run);
         let ashlar = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "ashlar").unwrap();
         assert_eq!((&ashlar["errors"], &ashlar["query"]), (&Value::from(0), &Value::from("copy")), "{ashlar}");
         assert!(ashlar["operations"].as_u64().unwrap() >= 1);
@@ -282,8 +297,7 @@ fn quick(out: &Path, only: &str) -> Command {
 #[test]
 fn a_suite_is_measured_shown_and_gone_on_with() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: its steps name two cores");
-        return;
+        return skipped("its steps name two cores");
     }
     let (_guard, path) = folder();
     let only = "get-16,connections,cores,latency,sql-key,sum,fetch-pairs,copy";

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, Eviction, Result};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::rules::{
     Characters, CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators,
@@ -54,6 +54,8 @@ pub struct EngineConfig {
     pub spill: SpillConfig,
     /// How many queries may run at once, and how many may wait.
     pub admission: AdmissionConfig,
+    /// Which plain keys of the RESP door make room for others, until somebody changes that.
+    pub plain_keys_eviction: Eviction,
 }
 
 /// Stack of a thread that plans or runs queries, in bytes: deep expressions are walked recursively. Pages are taken only as they are
@@ -128,7 +130,7 @@ impl Engine {
     /// # Errors
     /// Where the pool's threads cannot be started; 58030 where there is no directory for temporary files.
     pub fn new(store: Arc<Store>, config: &EngineConfig) -> Result<Arc<Self>> {
-        let catalog = Arc::new(Catalog::new(&store)?);
+        let catalog = Arc::new(Catalog::new(&store, config.plain_keys_eviction)?);
         operator_tasks::name();
         let pool = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))

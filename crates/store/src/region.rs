@@ -88,6 +88,8 @@ struct Life {
     has_checks: AtomicBool,
     /// What ANALYZE has found.
     statistics: RwLock<Option<Arc<TableStatistics>>>,
+    /// What the partitions that were freed had counted of rows that came and went.
+    turnover_freed: AtomicU64,
     /// Whether the region was dropped. Set with every partition locked.
     dropped: AtomicBool,
     /// The region that has had the rows and the indexes since this one was dropped, if there is one.

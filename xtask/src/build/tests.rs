@@ -49,6 +49,14 @@ fn the_forecast_waits_until_it_can_know_something() {
 }
 
 #[test]
+fn the_readme_promises_what_the_first_line_does() {
+    let [least, most] = first_build_minutes(2);
+    assert!((least..=most).contains(&18), "{least} to {most}");
+    let promise = format!("takes {least} to {most} minutes on two idle cores");
+    assert!(include_str!("../../../README.md").contains(&promise), "{promise}");
+}
+
+#[test]
 fn test_programs_are_called_what_a_person_calls_them() {
     let name = |kind: &str, target: &str, folder: &str| {
         let artifact = json!({
@@ -58,7 +66,7 @@ fn test_programs_are_called_what_a_person_calls_them() {
         test_binary(&artifact).unwrap().name
     };
     assert_eq!(name("lib", "ashlar_store", "crates/store"), "store");
-    assert_eq!(name("bin", "ashlar", "crates/server"), "server (ashlar)");
+    assert_eq!(name("bin", "ashlar-lab", "crates/lab"), "lab (ashlar-lab)");
     assert_eq!(name("bin", "xtask", "xtask"), "xtask");
     assert_eq!(name("test", "it", "tests"), "it");
     assert!(test_binary(&json!({"profile": {"test": false}, "executable": "/t/x"})).is_none());

@@ -73,6 +73,17 @@ fn a_test_that_cannot_be_done_here_is_counted_as_skipped() {
     let outcome = program(script);
     assert_eq!(outcome, Outcome { passed: 1, ignored: 1, ..Outcome::default() });
     assert!(conclude(outcome).is_ok());
+    let script = "echo 'WITHOUT  a::b: there is no disk' >&2; echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+    assert_eq!(program(script), Outcome { passed: 2, ..Outcome::default() }, "what does less is not skipped");
+}
+
+#[test]
+fn all_who_say_that_a_test_cannot_be_done_say_it_by_the_words_that_are_counted() {
+    let (tests, lab) =
+        (include_str!("../../../tests/src/tools.rs"), include_str!("../../../crates/lab/src/skipped.rs"));
+    for (text, mark) in [(tests, SKIPPED), (lab, SKIPPED), (lab, WITHOUT)] {
+        assert!(text.contains(&format!("\"{mark}")), "{mark} is not in\n{text}");
+    }
 }
 
 #[test]

@@ -114,6 +114,20 @@ pub(super) fn words(tree: &Tree) -> Vec<String> {
     problems
 }
 
+/// What a test prints is shown only where it fails: that it cannot be done here it says by a function, and is counted.
+pub(super) fn skips(tree: &Tree) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (path, text) in tree.ending(".rs").filter(|(path, _)| !path.starts_with(OURSELVES)) {
+        for (number, line) in code_lines(text) {
+            let line = line.to_lowercase();
+            if line.contains("print!(\"skip") || line.contains("println!(\"skip") {
+                problems.push(format!("{path}:{number}: a test that cannot be done says so by `skipped`"));
+            }
+        }
+    }
+    problems
+}
+
 /// Waiting is for events. The few places that must poll are listed with their reason.
 pub(super) fn sleeps(tree: &Tree) -> Vec<String> {
     let mut problems = Vec::new();

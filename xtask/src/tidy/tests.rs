@@ -111,6 +111,15 @@ fn unfinished_marks_are_found_as_words() {
 }
 
 #[test]
+fn tests_that_cannot_be_done_say_so_by_a_function() {
+    holds(source::skips, &[("a.rs", "return skipped(\"there is no disk\");\neprintln!(\"x: licences: skipped\");\n")]);
+    for line in ["eprintln!(\"skipped: {reason}\");\n", "println!(\"SKIPPED  {reason}\");\n", "eprint!(\"skipping\");"]
+    {
+        breaks(source::skips, &[("a.rs", line)], "a.rs:1");
+    }
+}
+
+#[test]
 fn sleeping_is_refused_outside_the_listed_places() {
     holds(source::sleeps, &[("a.rs", "// never sleep(1) here\n"), ("tests/src/process.rs", "thread::sleep(x);\n")]);
     breaks(source::sleeps, &[("a.rs", "std::thread::sleep(x);\n")], "a.rs:1");

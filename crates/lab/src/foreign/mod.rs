@@ -7,6 +7,9 @@
 //! ```text
 //! run ─▶ Load::measure ─▶ the program, once to warm up, once measured ─▶ its report ─▶ Told
 //! ```
+//!
+//! The time that pgbench is told begins before it connects, so with many connections it is told a longer one; what it says of a second is of the
+//! time in which all of them were there.
 
 mod pgbench;
 mod redis_benchmark;
@@ -17,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ashlar_base::clock::monotonic;
 
 use crate::clock::{Nanos, pause};
@@ -38,6 +41,10 @@ const VALUE_BYTES_MAX: u32 = 100_000;
 
 /// Requests of a first call, which tells how many fit into a window.
 const REQUESTS_FIRST: u64 = 10_000;
+
+/// From so many on, connecting is measured before anything else. PostgreSQL starts a process for each: 512 of them took it longer than a window.
+/// What is before it has a second for so many to do the same, some 16 ms for one.
+const CONNECTIONS_MANY: u32 = 64;
 
 /// The first of the servers behind Ashlar.
 const UNROUTED: &str = "-c sharded_server=s0";
@@ -71,13 +78,26 @@ pub(crate) struct Told {
     pub(crate) operations_per_second: f64,
     /// What it does not say is 0.
     pub(crate) latency: LatencySummary,
+    /// How long it took to connect, which is no part of the time that operations are counted in; 0 if it does not say.
+    pub(crate) connecting_seconds: f64,
+}
+
+impl Told {
+    /// Whole seconds that the next call is given to connect: half as long again as it took in this one, for no two are the same.
+    fn connecting_next(self) -> u32 {
+        (1.5 * self.connecting_seconds).ceil() as u32
+    }
 }
 
 /// How long a program makes requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Length {
+    /// Those in which it connects are among them.
     Seconds(u32),
     Requests(u64),
+    /// Each connection makes one request, and stays for so many seconds. A proxy that connects to its server when the first request of a client
+    /// comes has then done so for all of them, and keeps what it has.
+    Held(u32),
 }
 
 impl Program {
@@ -163,8 +183,13 @@ impl Program {
                 redis_benchmark::arguments(&mut command, address, &load, *pipeline, threads, requests);
             }
             (Self::Pgbench | Self::PgbenchUnrouted, Work::Script { protocol, .. }) => {
-                let Length::Seconds(seconds) = length else { bail!("pgbench counts seconds") };
-                pgbench::arguments(&mut command, address, *protocol, threads, seconds, self.options());
+                let until = match length {
+                    Length::Seconds(seconds) => ("-T", seconds),
+                    // How long they stay is in the script.
+                    Length::Held(_) => ("-t", 1),
+                    Length::Requests(_) => bail!("pgbench counts seconds"),
+                };
+                pgbench::arguments(&mut command, address, *protocol, threads, until, self.options());
             }
             (program, _) => bail!("{} cannot do this work", program.name()),
         }
@@ -189,9 +214,9 @@ impl Load {
         observer: &mut dyn Observer,
     ) -> Result<Sample> {
         let stopped = || Ok(Seen::nothing().sample(0.0, true));
-        let length = |seconds: u32, rate: Option<f64>| match rate {
+        let length = |seconds: u32, rate: Option<f64>, connecting: u32| match rate {
             Some(rate) => Length::Requests(((rate * f64::from(seconds)) as u64).max(REQUESTS_MIN)),
-            None => Length::Seconds(seconds),
+            None => Length::Seconds(seconds + connecting),
         };
         // redis-benchmark counts requests, so it must be known how many fit into a window.
         let mut rate = None;
@@ -201,14 +226,27 @@ impl Load {
             };
             rate = Some(told.operations_per_second);
         }
+        // pgbench counts seconds from before it connects, so it must be known how many of them that takes.
+        let mut connecting = 0;
+        if rate.is_none() && threads >= CONNECTIONS_MANY {
+            let held = Length::Held(threads / CONNECTIONS_MANY);
+            let Some(told) = self.call(threads, held, stop, observer, 0)? else {
+                return stopped();
+            };
+            connecting = told.connecting_next();
+        }
         if windows.warm_up > 0 {
-            let Some(told) = self.call(threads, length(windows.warm_up, rate), stop, observer, 0)? else {
+            let Some(told) = self.call(threads, length(windows.warm_up, rate, connecting), stop, observer, 0)? else {
                 return stopped();
             };
             rate = rate.map(|_| told.operations_per_second);
+            if connecting > 0 {
+                connecting = connecting.max(told.connecting_next());
+            }
         }
         observer.begins();
-        let told = self.call(threads, length(windows.measured, rate), stop, observer, windows.begin());
+        let measured = length(windows.measured, rate, connecting);
+        let told = self.call(threads, measured, stop, observer, windows.begin());
         observer.ends();
         let Some(told) = told? else { return stopped() };
         let mut seen = Seen::nothing();
@@ -230,7 +268,7 @@ impl Load {
         let mut command = self.program.command(self.address, &self.work, threads, length)?;
         if let Work::Script { text, .. } = &self.work {
             let file = folder.path().join("script.sql");
-            std::fs::write(&file, text)?;
+            std::fs::write(&file, pgbench::script(text, length))?;
             command.arg("-f").arg(file).arg(login::of(self.address).database);
         }
         let path = |name: &str| folder.path().join(name);
@@ -239,7 +277,7 @@ impl Load {
         let begun = monotonic();
         let mut child = command.spawn().with_context(|| format!("starting {name}: {command:?}"))?;
         let patience = match length {
-            Length::Seconds(seconds) => Duration::from_secs(seconds.into()) + PATIENCE,
+            Length::Seconds(seconds) | Length::Held(seconds) => Duration::from_secs(seconds.into()) + PATIENCE,
             // As many as fitted into a window before.
             Length::Requests(_) => 5 * PATIENCE,
         };
@@ -270,6 +308,7 @@ impl Load {
             (Program::RedisBenchmark, Length::Requests(requests)) => redis_benchmark::told(&out, requests),
             _ => pgbench::told(&out),
         };
-        told.map(Some).with_context(|| format!("the report of {name}: {out}\n{errors}"))
+        // What is wrong comes first: tables show one line.
+        told.map(Some).map_err(|error| anyhow!("{name}: {error:#}; its report:\n{out}\n{errors}"))
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn told(csv: &str, requests: u64) -> Result<Told> {
         max_us: max * 1000.0,
         ..LatencySummary::default()
     };
-    Ok(Told { operations: requests, operations_per_second: rate, latency })
+    Ok(Told { operations: requests, operations_per_second: rate, latency, ..Told::default() })
 }
 
 #[cfg(test)]

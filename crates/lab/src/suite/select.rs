@@ -143,14 +143,15 @@ fn samples(
     if !found.is_empty() {
         return Ok(found);
     }
-    if runs.iter().flat_map(|run| &run.measurements).any(|one| one.target == target && one.is_sound()) {
-        return Err(TOO_FEW.to_owned());
-    }
     let own = || runs.iter().flat_map(|run| &run.measurements).filter(|one| one.target == target);
     let mut said = runs.iter().filter_map(|run| run.target(target)).filter_map(|target| {
         let state = if target.state == TargetState::Absent { "absent" } else { "failed" };
         target.reason.as_ref().map(|reason| format!("{state}, {}", reason.lines().next().unwrap_or_default()))
     });
+    if own().any(Measurement::is_sound) {
+        // It may have failed at what this figure is of, and not before.
+        return Err(said.next().unwrap_or_else(|| TOO_FEW.to_owned()));
+    }
     let wrong = own()
         .filter_map(|one| one.first_error.as_ref())
         .map(|error| format!("wrong answers, the first: {error}"))
@@ -214,6 +215,14 @@ mod tests {
         assert_eq!(all[5].samples, Err("no target".into()));
         let none = contenders(&steps, &["programs"], |_, _| None);
         assert_eq!(none[0].samples, Err("too few answers for such a figure".into()));
+
+        let mut many = run(&["postgres"], &[32, 512]);
+        many.measurements.retain(|one| one.threads == 32);
+        many.targets[0].state = TargetState::Failed;
+        many.targets[0].reason = Some("pgbench: its time was over\nits report".into());
+        let steps = Steps::from([("many", Measured { runs: vec![many], ..Measured::default() })]);
+        let lost = contenders(&steps, &["many"], |_, one| (one.threads == 512).then_some(one.operations_per_second));
+        assert_eq!(lost[0].samples, Err("failed, pgbench: its time was over".into()));
 
         let mut behind = run(&["ashlar"], &[50]);
         behind.measurements.iter_mut().for_each(|one| one.unsent = 3);

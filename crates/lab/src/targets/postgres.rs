@@ -168,14 +168,14 @@ pub(super) fn own(command: &mut Command, owner: Option<(u32, u32)>) {
 mod tests {
     use super::*;
     use crate::door::login::{self, Login};
+    use crate::skipped::skipped;
     use crate::targets::metrics::Metrics;
     use crate::workload::Door;
 
     #[test]
     fn a_running_postgres_asks_for_a_password_and_gets_it() {
         if let Err(reason) = programs() {
-            eprintln!("skipped: {reason}");
-            return;
+            return skipped(&reason);
         }
         let anywhere = Start { ashlar: None, cores: None, value_bytes: 0, plant: None, unparsed: false };
         let (behind, _) = start_behind("postgres", &anywhere).unwrap();

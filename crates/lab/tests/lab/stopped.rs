@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::skipped::skipped;
 use super::{fails, folder, lab, long_run, record, signal, started, succeeds, texts};
 
 /// Sends one statement as PostgreSQL's simple protocol has it, and waits until it is done: what a client of another kind would do.
@@ -68,8 +69,7 @@ fn a_target_that_is_killed_in_mid_run_leaves_a_partial_record() {
 fn one_target_dies_and_the_other_is_measured_on() {
     let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
     if !ashlar.is_file() {
-        eprintln!("skipped: {} is not built", ashlar.display());
-        return;
+        return skipped(&format!("{} is not built", ashlar.display()));
     }
     let (_guard, path) = folder();
     let two = ["kv-get", "--target", "noop,ashlar", "--keys", "500", "--repeat", "2"];

@@ -191,7 +191,16 @@ pub(super) async fn make(
         }
         tokio::task::yield_now().await;
     }
-    transaction.writes.check_values(region).map_err(|error| cannot_create(&definition.name, error))?;
+    // The same of the rows that this transaction has written.
+    let mut goes_on = false;
+    while !transaction
+        .writes
+        .check_values_step(region, goes_on)
+        .map_err(|error| cannot_create(&definition.name, error))?
+    {
+        goes_on = true;
+        tokio::task::yield_now().await;
+    }
     region.complete_index(&definition);
     if definition.unique.is_some() {
         // From now on it is what ON CONFLICT can name.

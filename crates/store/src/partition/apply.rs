@@ -44,7 +44,7 @@ impl Partition {
             _ => self.write(mutation, key, stamp),
         }?;
         match (change.row, key.row) {
-            (Some(row), old) => self.tell(Changed::Written { hash: key.hash, row, had_row: old.is_some() }),
+            (Some(row), old) => self.tell(Changed::Written { hash: key.hash, row, old }),
             (None, Some(row)) => self.tell(Changed::Ended { hash: Some(key.hash), row, why: End::Deleted }),
             // There was nothing to change.
             (None, None) => {}

@@ -53,6 +53,8 @@ pub(crate) struct Partition {
     prepared: Option<Box<Prepared>>,
     life: Life,
     listeners: Listeners,
+    /// See [`Self::turnover`].
+    turnover: u64,
     /// The end of the rows at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -102,6 +104,7 @@ impl Partition {
             prepared: None,
             life: Life::new(lives, shape.schema.life),
             listeners: listeners.clone(),
+            turnover: 0,
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),

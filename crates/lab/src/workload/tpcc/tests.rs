@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::load::Answer;
+use crate::skipped::skipped;
 use crate::targets::{Start, Target};
 use crate::workload::Door;
 use requests::KINDS;
@@ -107,7 +108,7 @@ fn what_stands_before_a_postgres_does_them_too() {
     // Only what sets the lab up installs it.
     match Target::PgBouncer.program(None) {
         Ok(_) => holds(&Target::PgBouncer, 2, &TAMPERED[..1]),
-        Err(reason) => eprintln!("skipped: {reason}"),
+        Err(reason) => skipped(&reason),
     }
 }
 

@@ -638,8 +638,9 @@ impl SqlSession {
             prepared.planned = Some(Arc::clone(&again));
             prepared.source = Arc::clone(&kept);
         }
+        let before = portal.statement_bytes();
         (portal.statement, portal.source) = (Some(again), Some(kept));
-        Ok(())
+        portal.pay_for(portal.statement_bytes().saturating_sub(before))
     }
 
     /// Close of a statement; its portals stay.

@@ -98,6 +98,43 @@ fn values_change_hands_within_one_commit() {
 }
 
 #[test]
+fn pending_rows_are_looked_at_in_steps_that_may_be_given_up() {
+    let store = store(8, 8);
+    let region = table(&store);
+    insert(&region, 1000, 1000).unwrap();
+    let mut writes = WriteSet::new();
+    let put = |writes: &mut WriteSet, id: i64, v: i64| {
+        writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+    };
+    let steps = |writes: &mut WriteSet| {
+        let mut steps = 1;
+        while !writes.check_some_values(&region, steps > 1, 4)? {
+            steps += 1;
+        }
+        Ok::<_, ashlar_base::Error>(steps)
+    };
+    (0..10).for_each(|id| put(&mut writes, id, id));
+    // Given up after one of them, and begun again.
+    assert!(!writes.check_some_values(&region, false, 4).unwrap());
+    assert_eq!(steps(&mut writes).unwrap(), 3);
+    // What was looked at is not looked at again.
+    assert_eq!(steps(&mut writes).unwrap(), 1);
+    (10..20).for_each(|id| put(&mut writes, id, id));
+    assert!(!writes.check_some_values(&region, false, 4).unwrap());
+    // What was written behind the first step is looked at by whoever begins.
+    put(&mut writes, 20, 3);
+    assert_eq!(writes.check_values(&region).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!(steps(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    put(&mut writes, 20, 1000);
+    assert_eq!(steps(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    put(&mut writes, 20, 20);
+    assert!(steps(&mut writes).unwrap() > 1);
+    store.commit(&mut writes).unwrap();
+    region.check();
+    assert_eq!(region.row_count(), 22);
+}
+
+#[test]
 fn a_statement_learns_of_a_clash_and_savepoints_take_it_back() {
     let store = store(8, 8);
     let region = table(&store);
