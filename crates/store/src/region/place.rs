@@ -66,12 +66,12 @@ impl Place {
         }
     }
 
-    /// Locks it to read keys. What is left there is done first only if it cannot be asked.
+    /// Locks it to read keys. What is left there is done first if it cannot be asked, or if the caller does not.
     #[inline]
-    pub(crate) fn lock_to_read(&self) -> Reading<'_> {
+    pub(crate) fn lock_to_read(&self, asks: bool) -> Reading<'_> {
         loop {
             let content = self.content.try_lock().unwrap_or_else(|| self.wait());
-            if content.rest.as_ref().is_none_or(|rest| rest.writes().is_some()) {
+            if content.rest.as_ref().is_none_or(|rest| asks && rest.writes().is_some()) {
                 return Reading(content);
             }
             self.go_on(content);
@@ -161,13 +161,6 @@ impl Guard<'_> {
             self.place.step(&mut self.content);
         }
         done
-    }
-}
-
-impl<'p> Guard<'p> {
-    /// The same place, to read keys.
-    pub(crate) fn into_reading(self) -> Reading<'p> {
-        Reading(self.content)
     }
 }
 

@@ -9,7 +9,7 @@ use ashlar_base::{Datum, Timestamp};
 use super::Region;
 use crate::row::RowRef;
 use crate::snapshot::Snapshot;
-use crate::writeset::Pending;
+use crate::writeset::{Pending, Staged};
 
 impl Region {
     /// Reads the latest committed row of a key. `f` must not use the store in any other way.
@@ -43,18 +43,12 @@ impl Region {
         f: impl FnOnce(Option<RowRef<'_>>) -> R,
     ) -> R {
         let Some(place) = self.place_of(key) else { return f(None) };
-        let locked = &self.places[usize::from(place.partition.0)];
         // What a commit has written has the shape of the table, and not that of a transaction that alters it.
-        let reading = if self.altered.is_none() { locked.lock_to_read() } else { locked.lock().into_reading() };
+        let reading = self.places[usize::from(place.partition.0)].lock_to_read(self.altered.is_none());
         if let Some((writes, committed_at)) = reading.left()
             && at.is_none_or(|at| at >= committed_at)
         {
-            let pending = writes.get(key);
-            if !matches!(pending, Pending::Untouched) && self.attention().is_wanted() {
-                // Whoever watches the key and sees what was written has been told.
-                self.attention().touch(place.hash);
-            }
-            match pending {
+            match self.ask(writes, place.hash, key) {
                 Pending::Row(row) => return f(Some(row)),
                 Pending::Deleted => return f(None),
                 Pending::Untouched => {}
@@ -69,5 +63,16 @@ impl Region {
             partition.touch(row);
         }
         f(row.map(|row| self.row(partition, row)))
+    }
+
+    /// What a commit has written of a key, where that is not in its partition yet.
+    #[cold]
+    fn ask<'w>(&self, writes: &'w Staged, hash: u64, key: &[Datum<'_>]) -> Pending<'w> {
+        let pending = writes.get(key);
+        if !matches!(pending, Pending::Untouched) && self.attention().is_wanted() {
+            // Whoever watches the key and sees what was written has been told.
+            self.attention().touch(hash);
+        }
+        pending
     }
 }
