@@ -64,6 +64,13 @@ impl Ahead {
         let stands = !staged.truncates() && staged.altered_at().is_none();
         let region = staged.region();
         let columns = staged.schema().columns.len();
+        if is_large {
+            // Over the bound too: it is little beside the rows, and a full store must be able to delete.
+            let partitions = usize::from(region.partition_count());
+            let room = size_of::<(PartitionId, Room)>() + columns * size_of::<Need>();
+            let known = partitions * size_of::<Brief>() + ahead.rows.len().min(partitions) * room;
+            ahead.charge.resize(staged.list_bytes() + known);
+        }
         for partition in (0..region.partition_count()).map(PartitionId) {
             let written = &ahead.rows[ahead.range(partition)];
             let loaded: usize =
