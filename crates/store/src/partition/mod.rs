@@ -250,6 +250,29 @@ impl Partition {
         })
     }
 
+    /// Whether a key for which `is_meant` holds was written here, or lost its row, after a timestamp (registered or held). Says so of any
+    /// key if more than `rows_max` rows have come and gone. Rows that have ended by themselves are not among them.
+    pub(crate) fn any_changed_since(
+        &self,
+        at: Timestamp,
+        rows_max: usize,
+        is_meant: impl Fn(u64, &[Datum<'_>]) -> bool,
+    ) -> bool {
+        let prefix = self.versions.prefix(at);
+        let come = self.rows.in_order().flat_map(|(slot, segment)| {
+            let later = prefix.of_segment(segment.sequence, segment.len())..segment.len();
+            later.map(move |offset| join(slot, offset))
+        });
+        let changed = come.chain(self.versions.ended_after(at));
+        changed.enumerate().any(|(number, row)| {
+            number >= rows_max || {
+                let columns = self.shape.schema.key.iter();
+                let key: Vec<_> = columns.map(|&ordinal| self.row(row).get(ordinal)).collect();
+                is_meant(self.rows.hash_of(row), &key)
+            }
+        })
+    }
+
     /// A key that another partition has as well.
     fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
         self.rows.indexed().find_map(|row| {
