@@ -3,7 +3,7 @@
 //! Runs before type coercion, which has other words for these, or none, and when the columns of unions have their types. Looks only.
 
 use arrow::datatypes::DataType;
-use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
+use ashlar_base::{Error, ErrorCode, ScalarType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
