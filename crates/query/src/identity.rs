@@ -24,8 +24,8 @@ pub struct Identity {
     pub pid: i32,
     /// Its settings, by name.
     pub settings: Arc<[Setting]>,
-    /// What it gives shards: some of these, and parameters of its own, which no list has.
-    pub carried: Carried,
+    /// Parameters of its user's own, which no list has.
+    pub parameters: Carried,
     /// Its cursors, in any order.
     pub cursors: Vec<OpenCursor>,
     /// The numbers that it was given.
@@ -135,7 +135,7 @@ impl Default for Identity {
             database: "ashlar".to_owned(),
             pid: 0,
             settings: Vec::new().into(),
-            carried: Carried::default(),
+            parameters: Carried::default(),
             cursors: Vec::new(),
             numbers: Numbers::default(),
             sessions: OpenSessions::default(),

@@ -130,6 +130,12 @@ fn parameters_of_a_session_s_own_are_those_of_its_shards() {
         done(&mut client, reset);
         assert_eq!(told(&mut client), "-", "{reset}");
     }
+    // One that an extension of the shard's has goes back to its own value there, which an empty text is not.
+    done(&mut client, "SET plpgsql.variable_conflict = 'use_column'");
+    assert_eq!(told(&mut client), "-");
+    done(&mut client, "RESET plpgsql.variable_conflict");
+    assert_eq!(client.value("SHOW plpgsql.variable_conflict").unwrap(), "");
+    assert_eq!(told(&mut client), "-");
     assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
 
     // A session that keeps its connection has them there too, and leaves none behind.
@@ -138,6 +144,59 @@ fn parameters_of_a_session_s_own_are_those_of_its_shards() {
     assert_eq!(told(&mut client), "d");
     drop(client);
     assert_eq!(told(&mut other), "-");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_one_session_leaves_is_not_refused_to_another() {
+    let (fleet, mut client) = start();
+    have_told(&fleet, "'-'");
+    let mut other = fleet.client();
+    // A shard takes any such name until the language is loaded that has them all, with its first row: from then on not even DEFAULT.
+    done(&mut client, "SET plpgsql.nothing = 'x'");
+    assert_eq!(told(&mut client), "-");
+    assert_eq!(told(&mut other), "-");
+    done(&mut client, "RESET plpgsql.nothing");
+    assert_eq!(told(&mut client), "-");
+    fleet.ashlar.check_log();
+}
+
+/// Notes in what way a row is committed that is new.
+const NOTE: &str = "CREATE TABLE noted (what text); \
+     CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+     $$ BEGIN INSERT INTO noted VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+     CREATE CONSTRAINT TRIGGER note AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note()";
+
+#[test]
+fn what_is_decided_for_several_shards_is_at_least_as_safe_as_what_they_commit_by_themselves() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY) {}", fleet.by("k")));
+    let keys = key_of_each(&mut client, &fleet.shards, "t");
+    (0..2).for_each(|number| done(&mut fleet.shard(number), NOTE));
+    let noted = |number: usize| fleet.shard(number).value("DELETE FROM noted RETURNING what").unwrap();
+    let usual = fleet.shard(0).value("SHOW synchronous_commit").unwrap();
+    let usual = usual.as_str();
+    let mut other = fleet.client();
+    for (wanted, promised) in
+        [("off", usual), ("local", usual), ("remote_write", "on"), ("on", "on"), ("remote_apply", "remote_apply")]
+    {
+        done(&mut client, &format!("SET synchronous_commit = {wanted}"));
+        done(&mut client, "BEGIN");
+        keys.iter().for_each(|key| done(&mut client, &format!("INSERT INTO t VALUES ({key})")));
+        done(&mut client, "COMMIT");
+        let decided = if promised == "off" { "on" } else { promised };
+        assert_eq!([noted(0), noted(1)], [decided, promised], "{wanted}");
+        // By itself each of them commits as the session wants it, and others' as ever.
+        for (by, expected) in [(&mut client, wanted), (&mut other, usual)] {
+            for (number, key) in keys.iter().enumerate() {
+                done(by, &format!("DELETE FROM t WHERE k = {key}"));
+                done(by, &format!("INSERT INTO t VALUES ({key})"));
+                assert_eq!(noted(number), expected, "{wanted}");
+            }
+        }
+        done(&mut client, "DELETE FROM t");
+    }
     fleet.ashlar.check_log();
 }
 

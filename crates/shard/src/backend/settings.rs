@@ -5,8 +5,12 @@
 use std::sync::Arc;
 
 use ashlar_base::Result;
+use ashlar_protocol::pg::TransactionStatus;
 
 use super::{Backend, login};
+
+/// How safe a commit is.
+const COMMITS: &str = "synchronous_commit";
 
 /// A setting that few sessions give, and its value there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,21 @@ impl Carried {
     /// What they are called.
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|given| &given.name)
+    }
+
+    /// The same with commits that are at least as safe as the server's own, and the value of the setting then, as SET takes it; `None` where
+    /// they are that safe.
+    fn with_safe_commits(&self) -> Option<(Self, &'static str)> {
+        let is_of_commits = |given: &Given| *given.name == *COMMITS;
+        let wanted = self.iter().find(|given| is_of_commits(given))?;
+        let (instead, value) = match &*wanted.value {
+            "off" | "local" => (None, "DEFAULT"),
+            // The server's own may be less, or more.
+            "remote_write" => (Some(Given::new(COMMITS, "on")), "'on'"),
+            _ => return None,
+        };
+        let others = self.iter().filter(|given| !is_of_commits(given)).cloned();
+        Some((Self::new(others.chain(instead).collect()), value))
     }
 }
 
@@ -113,6 +132,23 @@ impl Backend {
         self.is_unsure = false;
     }
 
+    /// Queues that what is committed there next is at least as safe as what its server commits for others, whatever its session wants: in the
+    /// transaction that is open there, of which nothing but its end is left, or from here on.
+    pub(crate) fn queue_safe_commits(&mut self) {
+        let Some((carried, value)) = self.settings.carried.with_safe_commits() else { return };
+        if self.status != TransactionStatus::Idle {
+            self.queue_query(&format!("SET LOCAL {COMMITS} TO {value}"));
+            return;
+        }
+        self.queue_query(&format!("SET {COMMITS} TO {value}"));
+        self.settings.carried = carried;
+    }
+
+    /// Whether a session has left settings there that others may not have.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.settings.carried.0.is_some()
+    }
+
     /// A savepoint is gone back to: what was told behind it is not in force any more.
     pub fn doubt_settings(&mut self) {
         self.is_unsure = self.lasting.is_some();
@@ -135,6 +171,25 @@ mod tests {
         let told = login::set_all("SET", &settings, before.names());
         let expected = r#"SET "jit" TO DEFAULT;SET "App.Who" TO DEFAULT;SET "app.who" TO  E'it''s \\''; DROP TABLE t; --';SET "work_mem" TO '64';"#;
         assert_eq!(told.strip_prefix(usual), Some(expected));
+    }
+
+    #[test]
+    fn commits_of_several_shards_are_as_safe_as_those_of_their_servers() {
+        let with = |value: &str| {
+            Carried::new(vec![Given::new("jit", "on"), Given::new(COMMITS, value), Given::new("work_mem", "64")])
+        };
+        let others = [Given::new("jit", "on"), Given::new("work_mem", "64")];
+        for value in ["off", "local"] {
+            let expected = (Carried::new(others.to_vec()), "DEFAULT");
+            assert_eq!(with(value).with_safe_commits(), Some(expected), "{value}");
+        }
+        let raised = others.iter().cloned().chain([Given::new(COMMITS, "on")]).collect();
+        assert_eq!(with("remote_write").with_safe_commits(), Some((Carried::new(raised), "'on'")));
+        for value in ["on", "remote_apply"] {
+            assert_eq!(with(value).with_safe_commits(), None, "{value}");
+        }
+        assert_eq!(Carried::new(others.to_vec()).with_safe_commits(), None);
+        assert_eq!(Carried::default().with_safe_commits(), None);
     }
 
     #[test]

@@ -281,8 +281,8 @@ impl SqlSession {
             statement: portal.source.as_ref().map_or_else(Arc::default, |source| Arc::clone(&source.sql)),
             is_holdable: portal.hold != portal::Hold::Transaction,
         });
-        let (settings, carried) = (self.all_settings(), self.settings.of_shards.carried.clone());
-        Identity { settings, carried, cursors: cursors.collect(), ..self.identity.clone() }
+        let (settings, parameters) = (self.all_settings(), self.settings.own.clone());
+        Identity { settings, parameters, cursors: cursors.collect(), ..self.identity.clone() }
     }
 
     /// How long the session may wait for its client's next statement, if it has a limit.

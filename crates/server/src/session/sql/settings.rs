@@ -20,7 +20,7 @@ use ashlar_query::transaction::Isolation;
 use ashlar_query::{POSTGRES_VERSION, Setting};
 use ashlar_shard::backend::{Carried, Given};
 
-use self::table::{LOG_MIN_DURATION, Rule, SETTINGS, SEVERITIES, SHARDED_SERVER, Told};
+use self::table::{LOG_MIN_DURATION, NOT_GIVEN, Rule, SETTINGS, SEVERITIES, SHARDED_SERVER, Told};
 
 /// The settings of one session.
 ///
@@ -33,6 +33,8 @@ pub(super) struct Settings {
     values: Vec<String>,
     /// The names of the user's own parameters.
     custom: Vec<Arc<str>>,
+    /// These parameters, with an empty text where they have no value.
+    pub(super) own: Carried,
     /// The values that RESET restores.
     initial: Vec<String>,
     /// The session's own values that SET LOCAL hides.
@@ -113,6 +115,7 @@ impl Settings {
         let mut settings = Self {
             values: SETTINGS.iter().map(|(_, default, _, told)| first(default, *told).to_owned()).collect(),
             custom: Vec::new(),
+            own: Carried::default(),
             initial: Vec::new(),
             hidden: Vec::new(),
             undo: Vec::new(),
@@ -326,17 +329,29 @@ impl Settings {
         Ok(())
     }
 
-    /// Notes what connections to shards take over beside what every session gives them.
+    /// Notes what the user's own parameters are, and what connections to shards take over beside what every session gives them.
     fn carry(&mut self) {
         let given =
             SETTINGS.iter().zip(&self.values).filter(|((.., told), value)| *told == Told::Shards && !value.is_empty());
-        let given = given.map(|((name, ..), value)| Given::new(name, value));
-        let custom = self.custom.iter().zip(self.values.iter().skip(SETTINGS.len()));
-        let custom = custom.map(|(name, value)| Given { name: Arc::clone(name), value: value.as_str().into() });
-        let carried = Carried::new(given.chain(custom).collect());
-        // Only where it differs, so that holders of the old one can compare by address.
+        let mut carried: Vec<Given> = given.map(|((name, ..), value)| Given::new(name, value)).collect();
+        let mut own = Vec::with_capacity(self.custom.len());
+        for (name, value) in self.custom.iter().zip(self.values.iter().skip(SETTINGS.len())) {
+            let is_given = value.as_str() != NOT_GIVEN;
+            let value = if is_given { value.as_str() } else { "" };
+            let parameter = Given { name: Arc::clone(name), value: value.into() };
+            // What is not is the server's own again: an empty text may be no value of it, and its name none there.
+            if is_given {
+                carried.push(parameter.clone());
+            }
+            own.push(parameter);
+        }
+        let (carried, own) = (Carried::new(carried), Carried::new(own));
+        // Only where they differ, so that holders of the old ones can compare by address.
         if carried != self.of_shards.carried {
             self.of_shards.carried = carried;
+        }
+        if own != self.own {
+            self.own = own;
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 
-use super::{SETTINGS, Settings, number_of};
+use super::{NOT_GIVEN, SETTINGS, Settings, number_of};
 
 /// How many a session may have.
 const COUNT_MAX: usize = 128;
@@ -46,22 +46,29 @@ impl Settings {
             }
         }
         let names: usize = self.custom.iter().map(|name| name.len()).sum();
-        let values: usize = self.values.iter().skip(SETTINGS.len()).map(String::len).sum();
-        let others = names + values - known.map_or(0, |number| self.values[number].len());
-        let added = bytes + if known.is_none() { name.len() } else { 0 };
+        let others = (SETTINGS.len()..self.values.len()).filter(|number| Some(*number) != known);
+        let others: usize = names + others.map(|number| self.bytes_of(number)).sum::<usize>();
+        let own = known.map_or(name.len() + bytes, |number| bytes.max(self.bytes_of(number)));
         // Whatever there is, one can take it away.
         let is_less = known.is_some() && bytes == 0;
-        if !is_less && others + added > BYTES_MAX {
+        if !is_less && others + own > BYTES_MAX {
             let message = format!("parameters of a session's own cannot be larger than {BYTES_MAX} bytes together");
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, message)
-                .with_detail(format!("With \"{name}\" they would be {} bytes.", others + added)));
+                .with_detail(format!("With \"{name}\" they would be {} bytes.", others + own)));
         }
         Ok(known.unwrap_or_else(|| {
             self.custom.push(Arc::from(name));
-            self.values.push(String::new());
-            self.initial.push(String::new());
+            self.values.push(NOT_GIVEN.to_owned());
+            self.initial.push(NOT_GIVEN.to_owned());
             self.values.len() - 1
         }))
+    }
+
+    /// The bytes of the longest value that a parameter has, and has again when its transaction ends, or when it is reset.
+    fn bytes_of(&self, number: usize) -> usize {
+        let hidden = self.hidden.iter().find(|(hidden, _)| *hidden == number).map_or(0, |(_, own)| own.len());
+        let initial = self.initial.get(number).map_or(0, String::len);
+        self.values[number].len().max(hidden).max(initial)
     }
 }
 
@@ -78,6 +85,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use ashlar_base::config::Config;
+    use ashlar_shard::backend::Carried;
 
     use super::*;
 
@@ -85,8 +93,16 @@ mod tests {
         Settings::new(&Config::default(), parameters).unwrap()
     }
 
+    fn texts(all: &Carried) -> Vec<String> {
+        all.iter().map(|given| format!("{}={}", given.name, given.value)).collect()
+    }
+
     fn carried(settings: &Settings) -> Vec<String> {
-        settings.of_shards.carried.iter().map(|given| format!("{}={}", given.name, given.value)).collect()
+        texts(&settings.of_shards.carried)
+    }
+
+    fn own(settings: &Settings) -> Vec<String> {
+        texts(&settings.own)
     }
 
     #[test]
@@ -100,10 +116,16 @@ mod tests {
         settings.set("app.other.part", Some("x"), false).unwrap();
         assert_eq!(carried(&settings), ["app.tenant=6", "app.other.part=x"]);
         settings.end_transaction(false);
-        assert_eq!(carried(&settings), ["app.tenant=5", "app.other.part="]);
+        assert_eq!(carried(&settings), ["app.tenant=5"]);
+        assert_eq!(own(&settings), ["app.tenant=5", "app.other.part="]);
         assert_eq!(settings.show("app.other.part").unwrap(), "");
+        settings.set("app.other.part", Some(""), false).unwrap();
+        assert_eq!(carried(&settings), ["app.tenant=5", "app.other.part="]);
+        // What is reset is what the server has: an empty text may be no value there.
         settings.reset_all().unwrap();
-        assert_eq!(carried(&settings), ["app.tenant=", "app.other.part="]);
+        assert!(carried(&settings).is_empty());
+        assert_eq!(own(&settings), ["app.tenant=", "app.other.part="]);
+        assert_eq!(settings.show("app.tenant").unwrap(), "");
         assert!(settings.all().iter().all(|setting| !setting.name.contains('.')));
     }
 
@@ -144,6 +166,10 @@ mod tests {
         refused(&mut settings, "a.b", "x");
         refused(&mut settings, "a.a", &format!("{large}x"));
         assert_eq!(settings.show("a.b").unwrap_err().sqlstate(), "42704");
+        // What comes back at the end of the transaction counts too.
+        settings.set("a.a", Some("x"), true).unwrap();
+        refused(&mut settings, "a.b", "x");
+        settings.end_transaction(true);
         settings.set("a.a", Some(""), false).unwrap();
         (1..COUNT_MAX).for_each(|number| settings.set(&format!("a.b{number}"), Some("x"), false).unwrap());
         refused(&mut settings, "a.c", "x");

@@ -186,10 +186,14 @@ pub(super) const SETTINGS: &[(&str, &str, Rule, Told)] = &[
     ("xmloption", "content", Rule::OneOf(&["content", "document"]), Told::Shards),
 ];
 
-/// What is told of a value: where none was given, the usual one.
+/// What a parameter of the user's own has while it has no value: no text that a client can give.
+pub(super) const NOT_GIVEN: &str = "\0";
+
+/// What is told of a value: where none was given, the usual one, which is empty for the user's own.
 pub(super) fn usual(number: usize, value: &str) -> &str {
     match SETTINGS.get(number) {
         Some((_, default, _, Told::Shards)) if value.is_empty() => default,
+        None if value == NOT_GIVEN => "",
         _ => value,
     }
 }

@@ -10,7 +10,9 @@ fn settings() -> Settings {
 
 fn shown(settings: &Settings, name: &str) -> String {
     // Of one that nobody has set there is nothing.
-    settings.number(name).map_or_else(|_| String::new(), |number| settings.values[number].clone())
+    settings
+        .number(name)
+        .map_or_else(|_| String::new(), |number| table::usual(number, &settings.values[number]).to_owned())
 }
 
 #[test]
