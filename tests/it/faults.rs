@@ -572,6 +572,31 @@ fn portals_with_names_are_within_the_bound_of_memory() {
     subject.recovers();
 }
 
+#[test]
+fn values_of_portals_that_execute_statements_are_within_the_bound_of_memory() {
+    let config = "[store]\nmemory_mib_max = 16\n".to_owned();
+    let subject = Subject::start(Options { config, ..Options::default() });
+    let mut connection = subject.server.connect();
+    connection.query("PREPARE s(text) AS SELECT length($1), n FROM generate_series(1, 3) AS g(n)").unwrap();
+    let parse = pg::message(b'P', &[b"\0EXECUTE s(repeat('y', 1000000))\0", &[0; 2]]);
+    let bind = |portal: &str| pg::message(b'B', &[portal.as_bytes(), b"\0\0", &[0; 6]]);
+    // All its rows are sent, and it is there until it is closed.
+    let execute = |portal: &str| pg::message(b'E', &[portal.as_bytes(), b"\0", &[0; 4]]);
+    let mut run = |portal: &str| refused(&mut connection, &[parse.clone(), bind(portal), execute(portal)]);
+    // The next one replaces it.
+    (0..20).for_each(|_| assert_eq!(run(""), None));
+    connection.query("BEGIN").unwrap();
+    let mut run = |portal: &str| refused(&mut connection, &[parse.clone(), bind(portal), execute(portal)]);
+    let error = (0..100).find_map(|number| run(&format!("p{number}")));
+    assert!(error.as_ref().is_some_and(|error| error.starts_with("53200")), "{error:?}");
+    connection.query("ROLLBACK").unwrap();
+    // What is given up can be used again.
+    connection.query("BEGIN").unwrap();
+    assert_eq!(refused(&mut connection, &[parse, bind("p"), execute("p")]), None);
+    connection.query("ROLLBACK").unwrap();
+    subject.recovers();
+}
+
 /// Writes small values until not even those fit.
 fn fill(keys: &mut resp::Client, from: &mut usize) {
     for bytes in [100, 1] {

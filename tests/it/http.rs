@@ -70,31 +70,77 @@ fn metrics_count_what_happened() {
     server.stop();
 }
 
+/// How many writes to its clients a door has counted when it has counted so many statements, which come last.
+fn writes_after(server: &Ashlar, door: &str, statements: f64) -> Option<f64> {
+    let mut page = String::new();
+    let counted = wait_for(SOON, || {
+        page = get(server.http(), "/metrics").1;
+        series(&page, &format!(r#"ashlar_server_statements_total{{door="{door}"}}"#)) == Some(statements)
+    });
+    assert!(counted, "{page}");
+    series(&page, &format!(r#"ashlar_server_writes_total{{door="{door}"}}"#))
+}
+
 /// A hundred commands in one packet are read at once, and their answers leave at once.
 #[test]
 fn what_arrives_together_is_answered_by_one_write() {
     let server = Ashlar::start(Options::default()).unwrap();
     let mut keys = resp::Client::connect(server.resp()).unwrap();
-    // How many writes there were when so many commands had been counted; the commands are counted last.
-    let writes_after = |commands: f64| {
-        let mut page = String::new();
-        let counted = wait_for(SOON, || {
-            page = get(server.http(), "/metrics").1;
-            series(&page, r#"ashlar_server_statements_total{door="resp"}"#) == Some(commands)
-        });
-        assert!(counted, "{page}");
-        series(&page, r#"ashlar_server_writes_total{door="resp"}"#)
-    };
     assert_eq!(keys.command(&["SET", "a", "b"]).unwrap(), resp::Reply::Simple("OK".to_owned()));
-    assert_eq!(writes_after(1.0), Some(1.0));
+    assert_eq!(writes_after(&server, "resp", 1.0), Some(1.0));
     let commands = vec![vec![b"GET".to_vec(), b"a".to_vec()]; 100];
     assert_eq!(keys.pipeline(&commands).unwrap(), vec![resp::Reply::bulk("b"); 100]);
-    assert_eq!(writes_after(101.0), Some(2.0));
+    assert_eq!(writes_after(&server, "resp", 101.0), Some(2.0));
     for _ in 0..10 {
         assert_eq!(keys.command(&["GET", "a"]).unwrap(), resp::Reply::bulk("b"));
     }
-    assert_eq!(writes_after(111.0), Some(12.0));
+    assert_eq!(writes_after(&server, "resp", 111.0), Some(12.0));
     drop(keys);
+    server.stop();
+}
+
+/// Likewise statements that are sent before one is answered, as drivers in their pipeline mode do.
+#[test]
+fn statements_that_arrive_together_are_answered_by_one_write() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE asked (id integer PRIMARY KEY, v text)").unwrap();
+    connection.query("INSERT INTO asked SELECT i, 'v' || i FROM generate_series(1, 100) AS g(i)").unwrap();
+    let before = writes_after(&server, "pg", 2.0).unwrap();
+    // Bind of a text, and Execute.
+    let ask = |bytes: &mut Vec<u8>, id: i32| {
+        let id = id.to_string();
+        let length = (id.len() as i32).to_be_bytes();
+        bytes.extend(pg::message(b'B', &[b"\0one\0", &[0, 0, 0, 1], &length, id.as_bytes(), &[0, 0]]));
+        bytes.extend(pg::message(b'E', &[b"\0", &[0; 4]]));
+    };
+    // Up to Sync: the values of all rows.
+    let answered = |connection: &mut pg::Connection, mut bytes: Vec<u8>| {
+        bytes.extend(pg::message(b'S', &[]));
+        connection.send(&bytes).unwrap();
+        let mut values = Vec::new();
+        loop {
+            let message = connection.read().unwrap();
+            match message.kind {
+                b'D' => values.push(message.row()[0].clone().unwrap()),
+                b'E' => panic!("{}", pg::describe(&message)),
+                b'Z' => return values,
+                _ => {}
+            }
+        }
+    };
+    let mut bytes = pg::message(b'P', &[b"one\0", b"SELECT v FROM asked WHERE id = $1\0", &[0, 0]]);
+    (1..=100).for_each(|id| ask(&mut bytes, id));
+    let expected: Vec<String> = (1..=100).map(|id| format!("v{id}")).collect();
+    assert_eq!(answered(&mut connection, bytes), expected);
+    assert_eq!(writes_after(&server, "pg", 102.0), Some(before + 1.0));
+    for id in 1..=10 {
+        let mut bytes = Vec::new();
+        ask(&mut bytes, id);
+        assert_eq!(answered(&mut connection, bytes), [format!("v{id}")]);
+    }
+    assert_eq!(writes_after(&server, "pg", 112.0), Some(before + 11.0));
+    drop(connection);
     server.stop();
 }
 

@@ -10,6 +10,7 @@ mod clients;
 mod conflicts;
 mod copies;
 mod dump;
+mod examples;
 mod faults;
 mod fixtures;
 mod http;

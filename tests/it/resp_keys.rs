@@ -2,7 +2,7 @@
 //!
 //! Each test uses names of its own on the shared server.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +90,38 @@ fn scan_meets_every_key_that_is_there_all_the_time() {
     let (names, _) = scan(&mut own, &[]);
     assert_eq!(names.len(), 20_000);
     assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(20_000));
+    ashlar.stop();
+}
+
+#[test]
+fn any_key_is_drawn_sooner_or_later_and_none_much_more_often_than_others() {
+    const DRAWS: usize = 4000;
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let mut drawn_of = |count: usize| {
+        let set = |number: usize| vec![b"SET".to_vec(), format!("drawn:{number}").into_bytes(), b"x".to_vec()];
+        let commands: Vec<_> = (0..count).map(set).collect();
+        // The replies to all of them at once may be more than a connection holds that nobody reads.
+        for chunk in commands.chunks(1000) {
+            own.pipeline(chunk).unwrap();
+        }
+        let mut times: HashMap<Vec<u8>, usize> = HashMap::new();
+        for _ in 0..DRAWS / 1000 {
+            for reply in own.pipeline(&vec![vec![b"RANDOMKEY".to_vec()]; 1000]).unwrap() {
+                let Reply::Bulk(name) = reply else { panic!("{reply:?}") };
+                assert!(name.starts_with(b"drawn:"));
+                *times.entry(name).or_default() += 1;
+            }
+        }
+        times
+    };
+    let times = drawn_of(20);
+    assert_eq!(times.len(), 20);
+    // Two hundred times each, on average.
+    assert!(times.values().all(|times| (20..1000).contains(times)), "{times:?}");
+    let times = drawn_of(100_000);
+    assert!(times.len() > DRAWS / 2, "only {} of 100,000 keys come in {DRAWS} draws", times.len());
+    assert!(times.values().all(|times| *times < 50), "{times:?}");
     ashlar.stop();
 }
 
@@ -444,6 +476,37 @@ fn the_bound_of_memory_changes_while_the_server_runs() {
 }
 
 #[test]
+fn a_cache_of_plain_keys_is_configured_before_it_starts() {
+    let policy = |own: &mut Client| {
+        let Reply::Array(found) = own.command(&words("CONFIG GET maxmemory-policy")).unwrap() else { panic!("no map") };
+        found[1].text().unwrap()
+    };
+    for (written, named) in
+        [("none", "noeviction"), ("lru", "allkeys-lru"), ("lfu", "allkeys-lfu"), ("random", "allkeys-random")]
+    {
+        let config = format!("[store]\nplain_keys_eviction = \"{written}\"\n");
+        let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+        assert_eq!(policy(&mut client(&ashlar)), named);
+        ashlar.stop();
+    }
+    let config = "[store]\nmemory_mib_max = 16\nplain_keys_eviction = \"random\"\n".to_owned();
+    let ashlar = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let mut own = client(&ashlar);
+    let (ok, value) = (Reply::Simple("OK".to_owned()), "x".repeat(16 << 10));
+    // 32 MiB in all: what is there makes room.
+    for number in 0..2048 {
+        let name = format!("cache:{number}");
+        let is_taken = || own.command(&["SET", &name, &value]).unwrap() == ok;
+        assert!(wait_for(SOON, is_taken), "nothing makes room for {name}");
+    }
+    let Reply::Integer(left) = own.command(&["DBSIZE"]).unwrap() else { panic!("DBSIZE counts") };
+    assert!((1..=1024).contains(&left), "{left} values of 16 KiB are left");
+    assert_eq!(own.command(&words("CONFIG SET maxmemory-policy noeviction")).unwrap(), ok);
+    assert_eq!(policy(&mut own), "noeviction");
+    ashlar.stop();
+}
+
+#[test]
 fn messages_arrive_in_the_order_in_which_they_were_published() {
     const MESSAGES: usize = 10_000;
     let ashlar = Ashlar::start(Options::default()).unwrap();
@@ -475,7 +538,7 @@ fn messages_arrive_in_the_order_in_which_they_were_published() {
 /// Rows that are brought near before their commands run: how many, and for whom. Of one partition it is one row at a time, and what
 /// somebody has locked is left alone.
 #[test]
-fn rows_of_a_pipeline_and_of_mget_are_looked_ahead_for() {
+fn rows_of_a_pipeline_and_of_several_keys_are_looked_ahead_for() {
     const KEYS: usize = 20;
     let ashlar = Ashlar::start(Options::default()).unwrap();
     let mut own = client(&ashlar);
@@ -489,12 +552,18 @@ fn rows_of_a_pipeline_and_of_mget_are_looked_ahead_for() {
         count.parse().unwrap()
     };
     let gets: Vec<_> = keys.iter().map(|key| command(&["GET", key.as_str()])).collect();
-    let mut all = vec!["MGET"];
-    all.extend(keys.iter().map(String::as_str));
-    for (what, commands) in [("MGET", vec![command(&all)]), ("a pipeline", gets.clone())] {
+    let of_all = |name: &str, value: Option<&str>| {
+        let mut all = vec![name];
+        all.extend(keys.iter().flat_map(|key| [Some(key.as_str()), value]).flatten());
+        vec![command(&all)]
+    };
+    let mut asked = vec![("a pipeline", gets.clone()), ("MSET", of_all("MSET", Some("y")))];
+    asked.extend(["MGET", "EXISTS", "TOUCH", "DEL", "UNLINK"].map(|name| (name, of_all(name, None))));
+    for (what, commands) in asked {
         // What one write sends may come in two parts.
         let mut most = 0;
         for _ in 0..100 {
+            own.pipeline(&sets).unwrap();
             let before = looked_ahead(&mut own);
             own.pipeline(&commands).unwrap();
             most = most.max(looked_ahead(&mut own) - before);

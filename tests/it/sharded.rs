@@ -22,6 +22,7 @@ mod declared;
 mod drift;
 mod extended;
 mod failures;
+mod first_rows;
 mod full;
 mod gather;
 mod grammar;
@@ -46,6 +47,7 @@ mod relay;
 mod repeatable;
 mod replicas;
 mod rules;
+mod settings;
 mod silence;
 mod slt;
 mod snapshots;
@@ -53,6 +55,7 @@ mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;
+mod types;
 mod within_one;
 mod workers;
 
@@ -168,13 +171,12 @@ fn sharded_by(servers: usize, key: &str) -> String {
 /// A key of each shard for a table without rows that is sharded by an integer `k`, found where a row of it comes to lie.
 fn key_of_each(client: &mut pg::Connection, shards: &[Postgres], table: &str) -> Vec<i64> {
     let count = format!("SELECT count(*) FROM {table}");
+    let mut clients: Vec<pg::Connection> = shards.iter().map(members::direct).collect();
     let mut keys: Vec<Option<i64>> = vec![None; shards.len()];
     for key in 0.. {
         done(client, &format!("INSERT INTO {table} (k) VALUES ({key})"));
-        let holder = shards
-            .iter()
-            .position(|shard| members::direct(shard).value(&count).unwrap() == "1")
-            .expect("a shard has the row");
+        let holder =
+            clients.iter_mut().position(|shard| shard.value(&count).unwrap() == "1").expect("a shard has the row");
         done(client, &format!("DELETE FROM {table} WHERE k = {key}"));
         keys[holder].get_or_insert(key);
         if keys.iter().all(Option::is_some) {

@@ -98,7 +98,8 @@ impl Postgres {
             address.set_ip(island.address());
         }
         let command = serve(&bin, owner, dir.path(), address, network.as_deref());
-        let mut process = Process::spawn("postgres", "INT", command, dir)?;
+        // In good order it would bring its files up to date first, which go with it: nobody starts it again.
+        let mut process = Process::spawn("postgres", "QUIT", command, dir)?;
         process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok())?;
         Ok(Postgres { process, address, _port: port, network })
     }

@@ -32,7 +32,8 @@ pub struct Process {
 
 impl Process {
     /// Starts `command` with its standard output and error in the file `log` of `dir`.
-    /// `stop` is the signal that ends it in good order: `TERM`, or `INT` for PostgreSQL, which otherwise waits for its clients.
+    /// `stop` is the signal that ends it: `TERM`, or `QUIT` for PostgreSQL, which otherwise waits for its clients or writes what goes with
+    /// its directory.
     pub fn spawn(name: &'static str, stop: &'static str, mut command: Command, dir: TempDir) -> Result<Process> {
         let log = File::options().create(true).append(true).open(dir.path().join("log"))?;
         // A group of its own: an interrupt typed at the terminal reaches the tests, and they stop the server.

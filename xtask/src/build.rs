@@ -64,7 +64,7 @@ const SLOW: &[(&str, f64)] = &[
 
 /// A test program that the build made.
 pub(crate) struct TestBinary {
-    /// `store`, `server (ashlar)`, `it`: what a person calls it.
+    /// `store`, `lab (ashlar-lab)`, `it`: what a person calls it.
     pub(crate) name: String,
     /// Where it is.
     pub(crate) executable: PathBuf,

@@ -3,7 +3,9 @@
 //! Runs the programs itself instead of through `cargo test`, so that a passing crate is one line with its time, the
 //! integration tests show themselves as they go, and what failed is repeated at the end.
 
-use std::collections::BTreeSet;
+mod memory;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,6 +21,9 @@ const SKIPPED: &str = "SKIPPED  ";
 
 /// And one by which it says that it did less than elsewhere, because something is not on this machine.
 const WITHOUT: &str = "WITHOUT  ";
+
+/// The variable by which a test is given its random numbers, and the name under which it prints from what they come.
+const SEED: &str = "ASHLAR_SEED";
 
 /// The integration tests: one program that meets the server as a process.
 const INTEGRATION: &str = "it";
@@ -43,6 +48,8 @@ struct Outcome {
     unsteady: Vec<String>,
     /// What tests that failed have printed, each under its name.
     told: Vec<String>,
+    /// Of those with random numbers, the seed that they have printed.
+    seeds: BTreeMap<String, String>,
     /// It ended badly without saying so in a result line: a crash, or a test that stopped the process.
     crashed: bool,
 }
@@ -73,12 +80,13 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
     let began = Instant::now();
     let binaries = build::workspace(run::PROFILE)?;
     lines.push(format!("{:<26}{:>42}", "build", run::spoken(began.elapsed())));
-    let mut again: Vec<(&TestBinary, String)> = Vec::new();
+    let mut again: Vec<(&TestBinary, String, Option<String>)> = Vec::new();
     for binary in &binaries {
         let began = Instant::now();
         let arguments: Vec<&str> = filter.into_iter().collect();
         let outcome = run_with(binary, &arguments, &[], binary.name == INTEGRATION)?;
-        again.extend(outcome.failures.iter().map(|name| (binary, name.clone())));
+        let seed_of = |name: &String| outcome.seeds.get(name).cloned();
+        again.extend(outcome.failures.iter().map(|name| (binary, name.clone(), seed_of(name))));
         if outcome.passed + outcome.failed > 0 || outcome.crashed {
             lines.push(line(&binary.name, outcome.passed, outcome.failed, began.elapsed()));
             println!("{}", lines[lines.len() - 1]);
@@ -87,9 +95,12 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
     }
     // Of a whole run alone: whoever names tests wants to see how often they fail.
     if filter.is_none() && again.len() <= AGAIN_MAX {
-        for (binary, name) in &again {
-            println!("\nonce more, by itself: {}: {name}", binary.name);
-            total.add_again(&binary.name, name, &run_with(binary, &["--exact", name], &[], true)?);
+        for (binary, name, seed) in &again {
+            // With other random numbers it would be another test, and what the first one has found be lost.
+            let environment: Vec<(&str, &str)> = seed.iter().map(|seed| (SEED, seed.as_str())).collect();
+            let with = seed.as_ref().map_or_else(String::new, |seed| format!(", with {SEED}={seed}"));
+            println!("\nonce more, by itself{with}: {}: {name}", binary.name);
+            total.add_again(&binary.name, name, &run_with(binary, &["--exact", name], &environment, true)?);
         }
     }
     println!("\nsummary");
@@ -160,7 +171,11 @@ fn conclude(total: Outcome) -> Result<()> {
 
 /// Runs one test program. `live` shows its output as it comes; otherwise only when something failed.
 fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)], live: bool) -> Result<Outcome> {
-    let mut child = Command::new(&binary.executable)
+    let mut command = Command::new(&binary.executable);
+    if let Some(folder) = memory::folder_for(&binary.name) {
+        command.env("TMPDIR", folder);
+    }
+    let mut child = command
         .args(arguments)
         .envs(environment.iter().copied())
         // What cargo sets for tests.
@@ -198,6 +213,7 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
     let errors = errors.join().unwrap_or_default();
     outcome.skip(&errors);
     outcome.told = told(&lines);
+    outcome.seeds = seeds(&lines);
     outcome.crashed = !status.success() && outcome.failed == 0;
     if !live && !status.success() {
         lines.iter().chain(&errors).for_each(|line| println!("{line}"));
@@ -212,9 +228,27 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
     Ok(outcome)
 }
 
+/// The test whose output follows this line of libtest's.
+fn name_in(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
+/// The seeds that tests that failed have printed, by their names.
+fn seeds(lines: &[String]) -> BTreeMap<String, String> {
+    let (mut seeds, mut of) = (BTreeMap::new(), None);
+    for line in lines {
+        if let Some(name) = name_in(line) {
+            of = Some(name);
+        } else if let (Some(name), Some(seed)) = (of, line.strip_prefix(SEED).and_then(|rest| rest.strip_prefix('='))) {
+            seeds.entry(name.to_owned()).or_insert_with(|| seed.to_owned());
+        }
+    }
+    seeds
+}
+
 /// What libtest shows of the tests that failed: for each its name and the beginning of what it has printed.
 fn told(lines: &[String]) -> Vec<String> {
-    let is_name = |line: &str| line.starts_with("---- ") && line.ends_with(" stdout ----");
+    let is_name = |line: &str| name_in(line).is_some();
     let shown = lines.iter().skip_while(|line| !is_name(line)).take_while(|line| *line != "failures:");
     let mut told: Vec<String> = Vec::new();
     let mut of_this = 0;

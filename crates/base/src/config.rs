@@ -15,6 +15,8 @@ pub use setting::{KeylessWrites, LogFormat, LogLevel, PoolMode};
 use setting::Setting;
 use std::net::SocketAddr;
 
+use crate::Eviction;
+
 /// What is known about one configured value, apart from the value.
 #[derive(Debug)]
 pub struct Field {
@@ -138,6 +140,10 @@ rooms! {
         /// MiB of rows and indexes. Beyond it writes fail with 53200 on PostgreSQL and `-OOM` on RESP. A sixteenth more is
         /// kept for statements, so that a full store can be read, and rows deleted.
         memory_mib_max: u64 = 4096, in 16..=16777216;
+        /// Which plain keys of the RESP door, the rows of the table `kv`, make room for others where memory is nearly full:
+        /// `maxmemory-policy`, with the words of a table's option `eviction`. With `none` writes fail. `CONFIG SET` and
+        /// `ALTER TABLE kv SET (eviction = ...)` change it until the next start.
+        plain_keys_eviction: Eviction = Eviction::None;
     }
     /// Planning and running SQL.
     query: QueryConfig {
@@ -175,7 +181,8 @@ rooms! {
         /// Empty for none: then there can be none of them.
         data_dir: String = String::new();
         /// File of CREATE SERVER, CREATE USER MAPPING and CREATE TABLE ... USING sharded statements that are run at start. What is
-        /// known already and alike stays as it is; what is known and differs keeps the server from starting. Empty for none.
+        /// known already and alike stays as it is; what is known and differs keeps the server from starting. Where a password stands
+        /// in it, so does a mode that lets others than its owner read it: chmod 600. Empty for none.
         declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
         /// 1024 for one that is leased of a shard; then it is so on all of these servers.

@@ -12,11 +12,13 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program, with libraries and classes where Cargo's other files are.
+/// The program, with libraries and classes where Cargo's other files are. Runs of seconds are over before a JVM's second compiler has made
+/// anything faster, and it takes the cores from them.
 fn lab(arguments: &[&str]) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_ashlar-lab"));
     let mut command = Command::new(program);
     command.env("CARGO_TARGET_DIR", program.ancestors().nth(2).unwrap());
+    command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1");
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -1,21 +1,22 @@
 //! ANALYZE: gathers what the store keeps of a table for estimates, on the query pool and with a turn for others after each
 //! partition.
 //!
-//! Tables that were analysed once are looked at again in the background when many rows have come or gone.
+//! Tables that were analysed once are looked at again in the background when many rows have come or gone, also where as many
+//! have come as have gone.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ashlar_base::{Error, ErrorCode, PartitionId, Result};
 use ashlar_functions::error::undefined_table;
-use ashlar_store::{Analysis, ReadView, Region};
+use ashlar_store::{Analysis, ReadView, Region, TableStatistics};
 
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 
 /// How often tables are looked at in the background.
 const INTERVAL: Duration = Duration::from_secs(15);
-/// So many rows more or less make it worth it, and one of so many that there were: as PostgreSQL's autovacuum has it.
+/// So many rows that have come or gone make it worth it, and one of so many that there were: as PostgreSQL's autovacuum has it.
 const CHANGED_MIN: u64 = 500;
 const CHANGED_SHARE: u64 = 10;
 
@@ -68,11 +69,10 @@ async fn analyse(engine: &Engine, region: &Arc<Region>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a table that was analysed has other rows by now.
-fn is_stale(region: &Region) -> bool {
-    region
-        .statistics()
-        .is_some_and(|known| region.row_estimate().abs_diff(known.rows) > CHANGED_MIN + known.rows / CHANGED_SHARE)
+/// Whether many rows of a table have come or gone since these statistics of it were gathered. A queue has as many rows as before, and
+/// others.
+fn are_old(known: &TableStatistics, region: &Region) -> bool {
+    region.turnover().saturating_sub(known.turnover) > CHANGED_MIN + known.rows / CHANGED_SHARE
 }
 
 /// Looks at tables again until the engine is gone.
@@ -81,14 +81,23 @@ pub(crate) async fn refresh(engine: Weak<Engine>) {
     loop {
         interval.tick().await;
         let Some(engine) = engine.upgrade() else { return };
-        for region in engine.store().regions() {
-            if !region.is_dropped()
-                && is_stale(&region)
-                && let Err(error) = analyse(&engine, &region).await
-            {
-                // It was altered, or dropped, or there is no memory for it now: the next round tries again.
-                tracing::debug!(table = %region.id(), %error, "statistics were not refreshed");
-            }
+        round(&engine).await;
+    }
+}
+
+/// Looks again at each table that was analysed and has other rows by now.
+async fn round(engine: &Engine) {
+    for region in engine.store().regions() {
+        let is_due = region.statistics().is_some_and(|known| are_old(&known, &region));
+        if !region.is_dropped()
+            && is_due
+            && let Err(error) = analyse(engine, &region).await
+        {
+            // It was altered, or dropped, or there is no memory for it now: the next round tries again.
+            tracing::debug!(table = %region.id(), %error, "statistics were not refreshed");
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableId, TableSchema};
+use ashlar_base::{
+    ColumnDef, ColumnId, Error, ErrorCode, Eviction, IndexDef, LifeOptions, Result, ScalarType, SqlType, TableId,
+    TableSchema,
+};
 use ashlar_functions::error::undefined_table;
 use ashlar_shard::fleet::Fleet;
 use ashlar_store::{OtherLock, OtherLocks, Region, Store};
@@ -301,11 +304,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog with the table `kv`, where the plain keys of the RESP door live.
+    /// A catalog with the table `kv`, where the plain keys of the RESP door live, of which these make room for others.
     ///
     /// # Errors
     /// As [`Store::create_region`].
-    pub fn new(store: &Store) -> Result<Self> {
+    pub fn new(store: &Store, eviction: Eviction) -> Result<Self> {
         let empty = CatalogState { other_locks: Some(store.other_locks()), ..CatalogState::default() };
         let catalog = Self {
             epoch: AtomicU64::new(empty.epoch),
@@ -315,7 +318,7 @@ impl Catalog {
             publishing: Mutex::default(),
             fleet: OnceLock::new(),
         };
-        let schema = kv_schema(catalog.next_id());
+        let schema = kv_schema(catalog.next_id(), eviction);
         let region = store.create_region(Arc::new(schema))?;
         let mut draft = catalog.draft();
         catalog.put(&mut draft, "kv", Some(Table::Grid(region)));
@@ -402,6 +405,24 @@ impl Catalog {
             return Err(Error::new(ErrorCode::UndefinedColumn, "a column of the index does not exist any more"));
         }
         region.add_index(index);
+        self.renew(&state);
+        Ok(())
+    }
+
+    /// Gives an index of a table another name, for everybody at once.
+    ///
+    /// # Errors
+    /// 42P07 if the name has been taken meanwhile, 40001 if the table or the index is gone.
+    pub(crate) fn rename_index(&self, region: &Arc<Region>, index: &IndexDef, name: &str) -> Result<()> {
+        let reserved = self.publishing.lock();
+        let state = self.current.load();
+        if region.is_dropped() || !region.every_index().iter().any(|known| known.id == index.id) {
+            return Err(was_changed(&index.name));
+        }
+        if reserved.contains(name) || state.is_relation(name) {
+            return Err(is_taken(name));
+        }
+        region.rename_index(index.id, name);
         self.renew(&state);
         Ok(())
     }
@@ -627,7 +648,7 @@ pub(crate) fn was_changed(name: &str) -> Error {
     Error::new(ErrorCode::SerializationFailure, message)
 }
 
-fn kv_schema(id: TableId) -> TableSchema {
+fn kv_schema(id: TableId, eviction: Eviction) -> TableSchema {
     let column = |ordinal: u32, name: &str| ColumnDef {
         id: ColumnId(ordinal),
         name: name.to_owned(),
@@ -644,7 +665,7 @@ fn kv_schema(id: TableId) -> TableSchema {
         key_name: "kv_pkey".to_owned(),
         partition_by: vec![0],
         hidden_key: false,
-        life: Default::default(),
+        life: LifeOptions { eviction, ..LifeOptions::default() },
         checks: Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ use ashlar_store::{ReadView, Region, Snapshot};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, CommentStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType,
-    RangeVar, RenameStmt, TruncateStmt, VacuumStmt,
+    RangeVar, ReindexStmt, RenameStmt, TruncateStmt, VacuumStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
@@ -60,12 +60,19 @@ pub enum Ddl {
     Drop(DropStmt),
     /// ALTER TABLE
     Alter(AlterTableStmt),
-    /// ALTER TABLE ... RENAME
+    /// ALTER TABLE ... RENAME and ALTER INDEX ... RENAME
     Rename(Box<RenameStmt>),
     /// COMMENT ON
     Comment {
         /// What it says.
         statement: Box<CommentStmt>,
+        /// The database of the session.
+        database: String,
+    },
+    /// REINDEX
+    Reindex {
+        /// What it says.
+        statement: Box<ReindexStmt>,
         /// The database of the session.
         database: String,
     },
@@ -193,6 +200,9 @@ pub async fn run(
         }
         Ddl::Comment { statement, database } => {
             comment::comment(engine, transaction, statement, database, in_block).await
+        }
+        Ddl::Reindex { statement, database } => {
+            index::reindex::reindex(engine, transaction, statement, database, in_block)
         }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, Eviction, Result};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::rules::{
     Characters, CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators,
@@ -35,7 +35,7 @@ use crate::guarded_projections::{self, GuardedProjections};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
-use crate::sharded::{Asking, ShardAggregates};
+use crate::sharded::{Asking, ShardAggregates, ShardFirstRows};
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
 
@@ -54,6 +54,8 @@ pub struct EngineConfig {
     pub spill: SpillConfig,
     /// How many queries may run at once, and how many may wait.
     pub admission: AdmissionConfig,
+    /// Which plain keys of the RESP door make room for others, until somebody changes that.
+    pub plain_keys_eviction: Eviction,
 }
 
 /// Stack of a thread that plans or runs queries, in bytes: deep expressions are walked recursively. Pages are taken only as they are
@@ -128,7 +130,7 @@ impl Engine {
     /// # Errors
     /// Where the pool's threads cannot be started; 58030 where there is no directory for temporary files.
     pub fn new(store: Arc<Store>, config: &EngineConfig) -> Result<Arc<Self>> {
-        let catalog = Arc::new(Catalog::new(&store)?);
+        let catalog = Arc::new(Catalog::new(&store, config.plain_keys_eviction)?);
         operator_tasks::name();
         let pool = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
@@ -286,8 +288,8 @@ impl Engine {
         let (role, barrier, moment) =
             (Arc::clone(&resources.role), resources.barrier.clone(), resources.moment.clone());
         let (reads_replicas, turn) = (resources.reads_replicas, Arc::clone(resources.turn()));
-        let (own, readers) = (OnceLock::new(), OnceLock::new());
-        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, readers, turn });
+        let (own, readers, carried) = (OnceLock::new(), OnceLock::new(), resources.carried.clone());
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, carried, own, readers, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = resources.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
@@ -349,7 +351,8 @@ fn session_state(
     let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
     let place = limited.map_or(place + 1, |limited| limited + 1);
     // What shards make of their rows is made by nobody else.
-    let mut ours: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(ShardAggregates)];
+    let mut ours: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(ShardAggregates), Arc::new(ShardFirstRows)];
     // Joins first: aggregations of the engine's say by their inputs whether rows come in the order of their groups.
     if operators.joins == Whose::Own {
         ours.push(Arc::new(HashJoins));

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ashlar_shard::backend::Carried;
+
 use crate::sequences::Numbers;
 
 /// A session, as `current_user`, `pg_backend_pid()` and the system tables tell it.
@@ -22,6 +24,8 @@ pub struct Identity {
     pub pid: i32,
     /// Its settings, by name.
     pub settings: Arc<[Setting]>,
+    /// Parameters of its user's own, which no list has.
+    pub parameters: Carried,
     /// Its cursors, in any order.
     pub cursors: Vec<OpenCursor>,
     /// The numbers that it was given.
@@ -115,7 +119,7 @@ pub struct Setting {
     pub reset: String,
     /// The unit.
     pub unit: Option<&'static str>,
-    /// `bool`, `enum`, `integer` or `string`.
+    /// `bool`, `enum`, `integer`, `real` or `string`.
     pub kind: &'static str,
     /// Whether a session can change it.
     pub is_fixed: bool,
@@ -131,6 +135,7 @@ impl Default for Identity {
             database: "ashlar".to_owned(),
             pid: 0,
             settings: Vec::new().into(),
+            parameters: Carried::default(),
             cursors: Vec::new(),
             numbers: Numbers::default(),
             sessions: OpenSessions::default(),

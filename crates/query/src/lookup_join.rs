@@ -116,6 +116,13 @@ fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     {
         return Some(1);
     }
+    // How many items the array of a row has is seen when it is read.
+    if plan.name() == "UnnestExec" {
+        return match &plan.children()[..] {
+            [input] if rows_of(input) == Some(1) => Some(ASKED_ROWS),
+            _ => None,
+        };
+    }
     // What has one input and gives no more rows than that has.
     const NARROWING: [&str; 10] = [
         "ProjectionExec",

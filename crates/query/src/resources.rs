@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::times::StatementTime;
+use ashlar_shard::backend::{Carried, Settings};
 use ashlar_shard::snapshot::Moment;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
@@ -34,6 +35,8 @@ pub struct StatementResources {
     pub is_fixed: bool,
     /// Whether replicas of shards may be read.
     pub reads_replicas: bool,
+    /// What the session gives shards of settings.
+    pub carried: Carried,
     /// Requests to the session, for reads over its transaction's connections.
     asks: Mutex<Option<mpsc::Sender<OwnRead>>>,
     memory_max: Option<usize>,
@@ -116,6 +119,7 @@ impl StatementResources {
             moment: None,
             is_fixed: false,
             reads_replicas: false,
+            carried: Carried::default(),
             asks: Mutex::new(None),
             memory_max,
             server,
@@ -154,6 +158,11 @@ impl StatementResources {
     #[must_use]
     pub fn stop(&self, why: &Error) -> bool {
         self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
+    }
+
+    /// The settings of connections that work for it, other than those of its transaction.
+    pub(crate) fn settings_of_shards(&self) -> Settings {
+        Settings { carried: self.carried.clone(), ..Settings::default() }
     }
 
     /// Whether what its transaction has written to shards can be read together with what the statement sees elsewhere.

@@ -107,6 +107,7 @@ pub use names::name_outputs;
 pub use planner::Planner;
 pub(crate) use rewrite::copies::{Copies, nodes_of};
 pub(crate) use rewrite::row_subqueries::{members_of, one_row_of, reads_choice};
+pub(crate) use spelling::{KEY_SHARE_MARK, NO_KEY_UPDATE_MARK};
 pub(crate) use times::is_moment;
 
 use per_row::Runner;
@@ -205,7 +206,10 @@ fn refuse_locks(statement: &AstStatement) -> Result<()> {
     match walk::visit(statement, &mut Locks) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::unsupported("FOR UPDATE and FOR SHARE are not supported in this place")
-            .with_hint("Lock the rows in a SELECT of its own, in the same transaction.")),
+            .with_hint(
+                "Lock the rows in a SELECT of its own, in the same transaction. An UPDATE or DELETE may have one \
+                 WITH next AS (SELECT ... FOR UPDATE) before it, which it reads, or WHERE ... IN (SELECT ... FOR UPDATE).",
+            )),
     }
 }
 

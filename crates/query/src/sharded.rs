@@ -18,6 +18,7 @@ pub mod declared;
 mod default_placement;
 mod dropped_keys;
 mod filters;
+mod first_rows;
 mod homes;
 mod keys;
 pub(crate) mod maintain;
@@ -47,6 +48,7 @@ pub(crate) use aggregates::ShardAggregates;
 pub(crate) use checks::free_of_table;
 pub use copy::{CopyInto, KeySource};
 pub use default_placement::{by_default, is_open};
+pub(crate) use first_rows::ShardFirstRows;
 pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
@@ -183,5 +185,7 @@ pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Rec
     }
 }
 
+#[cfg(test)]
+mod test_fleet;
 #[cfg(test)]
 mod tests;

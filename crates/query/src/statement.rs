@@ -329,6 +329,8 @@ impl Statement {
                 Ok(Some(Self::of_key(catalog, &parsed.text, plan)))
             }
             NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) if grammar::may_lock(&parsed.text) => Ok(None),
+            // Refused in words of our own.
+            node if changes::is_of_cursor(node) => Ok(None),
             NodeEnum::SelectStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => {
                 let ast = select::parse(&parsed.text).map_err(|error| place(error, &parsed.text))?;
                 let found = key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
@@ -474,6 +476,10 @@ impl Statement {
             NodeEnum::CommentStmt(node) => {
                 let database = catalog.identity().database.clone();
                 Ok(make(Kind::Ddl(Ddl::Comment { statement: node.clone(), database }), vec![], None))
+            }
+            NodeEnum::ReindexStmt(node) => {
+                let (statement, database) = (Box::new(node.clone()), catalog.identity().database.clone());
+                Ok(make(Kind::Ddl(Ddl::Reindex { statement, database }), vec![], None))
             }
             NodeEnum::CreateForeignServerStmt(_)
             | NodeEnum::AlterForeignServerStmt(_)

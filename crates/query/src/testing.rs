@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::util::pretty::pretty_format_batches;
-use ashlar_base::Result;
+use ashlar_base::{Eviction, Result};
 use ashlar_store::{Store, StoreConfig};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 
@@ -24,6 +24,7 @@ pub(crate) fn engine(memory_max: u64) -> Arc<Engine> {
         plan_cache_bytes_max: 1 << 20,
         spill: SpillConfig { dir: None, bytes_max: 1 << 30 },
         admission: AdmissionConfig { running_max: 4, waiting_max: 100, wait_max: None },
+        plain_keys_eviction: Eviction::None,
     };
     Engine::new(Store::new(StoreConfig { memory_max, ..StoreConfig::default() }), &config).unwrap()
 }

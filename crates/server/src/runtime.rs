@@ -9,7 +9,10 @@
 //! Started by the commands `serve` and `demo`. Knows no protocol and no SQL.
 
 use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +23,7 @@ use anyhow::Context as _;
 use ashlar_base::config::Config;
 use ashlar_base::net;
 use ashlar_base::scope::{self, Name};
+use ashlar_query::sharded::declared;
 use ashlar_query::{AdmissionConfig, Engine, EngineConfig, SpillConfig};
 use ashlar_shard::backend::Limits;
 use ashlar_shard::catalog::ShardCatalog;
@@ -52,6 +56,9 @@ const HANDOVER_MAX: usize = 64;
 
 /// Large commits that may run beside one door thread at once; others wait, each in its connection.
 const COMMITS_MAX: usize = 4;
+
+/// What a file's mode allows others than its owner.
+const OF_OTHERS: u32 = 0o077;
 
 /// The value in the configuration that means: lease a worker number.
 const LEASED: u16 = 1024;
@@ -234,6 +241,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
                 wait_max: some(config.query.query_wait_max_ms).map(Duration::from_millis),
             },
             spill: SpillConfig { dir: spill_dir, bytes_max: config.query.spill_mib_max << 20 },
+            plain_keys_eviction: config.store.plain_keys_eviction,
         },
     )?;
     let catalog = match &config.shard.data_dir {
@@ -275,13 +283,25 @@ fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()
     if path.is_empty() {
         return Ok(());
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("shard.declarations: {path} cannot be read"))?;
-    let declared = ashlar_query::sharded::declared::declare(engine, fleet, &text);
-    declared.map_err(|error| {
+    let unreadable = || format!("shard.declarations: {path} cannot be read");
+    let mut file = File::open(path).with_context(unreadable)?;
+    // Of the file that is read, whatever the name stands for by then.
+    let mode = file.metadata().with_context(unreadable)?.permissions().mode();
+    let mut text = String::new();
+    file.read_to_string(&mut text).with_context(unreadable)?;
+    let told = |error: ashlar_base::Error| {
         let fields = error.fields();
         let more: Vec<&str> = [&fields.detail, &fields.hint].into_iter().flatten().map(|text| &**text).collect();
         anyhow::anyhow!("shard.declarations: {path}: {}: {error} {}", error.sqlstate(), more.join(" "))
-    })
+    };
+    // As PostgreSQL takes no password from a file that others can read.
+    if mode & OF_OTHERS != 0 && declared::has_password(&text).map_err(told)? {
+        anyhow::bail!(
+            "shard.declarations: {path} has passwords in it, and others than its owner may use it (mode {:04o}): chmod 600 {path}",
+            mode & 0o7777
+        );
+    }
+    declared::declare(engine, fleet, &text).map_err(told)
 }
 
 /// The bounds of the pools of connections to shards.

@@ -39,7 +39,7 @@ use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::numbered::TextNumber;
 pub use self::scan::check_columns;
-pub use self::settings::Settings;
+pub use self::settings::{Carried, Given, Settings};
 pub use self::statements::KEPT_TEXT_BYTES_MAX;
 use self::statements::{StatementName, Statements};
 pub use self::steps::{Progress, Step};
@@ -170,6 +170,8 @@ pub struct Backend {
     settings: Settings,
     /// Those that come back when the transaction there ends, where it has been told others.
     lasting: Option<Settings>,
+    /// Names of the carried ones that the transaction there has been told of, and had before.
+    told: Vec<Arc<str>>,
     /// Which of these are in force is not known: a savepoint has been gone back to since they were told.
     is_unsure: bool,
     statements: Statements,
@@ -228,8 +230,9 @@ impl Backend {
             is_broken: false,
             is_given_up: false,
             is_doubtful: false,
-            settings: settings.clone(),
+            settings: Settings { carried: Carried::default(), ..settings.clone() },
             lasting: None,
+            told: Vec::new(),
             is_unsure: false,
             statements: Statements::new(limits.statements_max),
             check: None,
@@ -245,6 +248,10 @@ impl Backend {
         };
         backend.log_in().await?;
         backend.look().await?;
+        if !backend.has_settings(settings) {
+            // In a box: nearly no session brings more than what it logs in with.
+            Box::pin(backend.adopt(settings)).await?;
+        }
         Ok(backend)
     }
 
@@ -652,6 +659,7 @@ impl Backend {
                     && let Some(lasting) = self.lasting.take()
                 {
                     (self.settings, self.is_unsure) = (lasting, false);
+                    self.told.clear();
                 }
                 Ok((tag, range))
             }

@@ -159,10 +159,12 @@ impl Pool {
     ) -> Result<Lease> {
         let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping, clock::monotonic()));
         if let Some(idle) = &mut fitting {
+            let is_marked = idle.is_marked();
             match self.adopt(idle, settings).await {
                 Ok(()) => {}
-                // It was lost while it was idle, which says nothing of its server: a new one will.
-                Err(error) if is_away(&error) => fitting = None,
+                // It was lost while it was idle, which says nothing of its server: a new one will. Or what is refused is to take back what
+                // another session has set, which is none of this one's: where it is its own, a new one says so too.
+                Err(error) if is_marked || is_away(&error) => fitting = None,
                 Err(error) => return Err(error),
             }
         }

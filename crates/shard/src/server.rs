@@ -14,6 +14,9 @@ const NAME_BYTES_MAX: usize = 63;
 /// The longest value of an option.
 const VALUE_BYTES_MAX: usize = 4096;
 
+/// What else than options that begin with `ssl` has a client of PostgreSQL encrypt its connections.
+const OF_ENCRYPTION: [&str; 3] = ["requiressl", "gssencmode", "channel_binding"];
+
 /// A PostgreSQL server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -77,7 +80,8 @@ impl Server {
     /// The server that CREATE SERVER describes.
     ///
     /// # Errors
-    /// 42602, 42704 for an option that there is not, 22023 for a value that is none, or where one is missing.
+    /// 42602, 42704 for an option that there is not, 0A000 for one that would encrypt connections, 22023 for a value that is none, or
+    /// where one is missing.
     pub fn new(name: &str, options: &[GivenOption]) -> Result<Self> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::new(ErrorCode::InvalidName, format!("server name \"{name}\" is too long or empty")));
@@ -202,7 +206,14 @@ fn unique(options: &[GivenOption]) -> Result<&[GivenOption]> {
     Ok(options)
 }
 
+/// 0A000 for what would encrypt connections, 42704 for anything else: whoever asks for that must not believe that it is done.
 fn invalid_option(name: &str, valid: &str) -> Error {
+    if name.starts_with("ssl") || OF_ENCRYPTION.contains(&name) {
+        let message = format!("option \"{name}\" is not supported: connections to shards are not encrypted");
+        return Error::unsupported(message).with_hint(
+            "Leave it out, and keep the network between here and there private, or send it through a tunnel.",
+        );
+    }
     Error::new(ErrorCode::UndefinedObject, format!("invalid option \"{name}\""))
         .with_hint(format!("Valid options in this context are: {valid}"))
 }
@@ -232,10 +243,15 @@ mod tests {
             (option("port", "0"), ErrorCode::InvalidParameterValue),
             (option("port", "x"), ErrorCode::InvalidParameterValue),
             (option("password", "x"), ErrorCode::UndefinedObject),
+            (option("sslmode", "require"), ErrorCode::FeatureNotSupported),
+            (option("gssencmode", "require"), ErrorCode::FeatureNotSupported),
             (option("host", ""), ErrorCode::InvalidParameterValue),
         ] {
             assert_eq!(server.altered(&[bad]).unwrap_err().code(), code);
         }
         assert_eq!(Server::new("s0", &[]).unwrap_err().code(), ErrorCode::InvalidParameterValue);
+        let error = Mapping::new("s0", None, "me", &[option("sslcert", "x")]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::FeatureNotSupported);
+        assert!(error.fields().hint.as_deref().is_some_and(|hint| hint.contains("private")));
     }
 }

@@ -271,6 +271,8 @@ async fn prepare(
         other.gid = Gid { transaction, decider: name.to_string(), place }.to_string();
     }
     for other in others.iter_mut() {
+        // What is promised is still there after a failover, whatever this session wants of its commits.
+        other.lease.queue_safe_commits();
         // The lock stays with what is prepared: until it is committed nobody takes a snapshot of this shard and others.
         other.lease.queue_query(&format!(
             "SELECT pg_catalog.pg_advisory_xact_lock_shared({}); PREPARE TRANSACTION {}",
@@ -351,6 +353,8 @@ fn whom_to_ask(fleet: &Fleet, server: &Arc<Server>, mapping: &Arc<Mapping>) -> (
 /// Has the others do what they have promised, all at once. Returns those of which it is not known.
 async fn keep(others: &mut [Promise]) -> Vec<String> {
     for other in others.iter_mut() {
+        // When all have said that it is done the decision is forgotten: what a failover makes prepared again would be rolled back.
+        other.lease.queue_safe_commits();
         other.lease.queue_query(&format!("COMMIT PREPARED {}", escape_literal(&other.gid)));
         // Where it cannot be sent, its answer is that.
         let _ = other.lease.flush().await;

@@ -7,21 +7,24 @@
 //! as soon as the remaining work is left in the partition's place for whichever thread locks it next (`commit::work`).
 //!
 //! No snapshot sees half a commit. One that includes the timestamp was opened after every lock was taken, so at a
-//! partition whose rows are still missing it waits, or applies them itself. One that does not include the timestamp was
-//! registered before the commit read the horizon, and so the versions it needs are kept.
+//! partition whose rows are still missing it waits, or applies them itself, or asks the writes for the one key that it
+//! reads. One that does not include the timestamp was registered before the commit read the horizon, and so the versions it
+//! needs are kept.
+//!
+//! With all locks held nothing is done that takes as long as there are rows, where that can be avoided: what is known of
+//! them, and room for them, is made before (`commit::ahead`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
+use ashlar_base::{Datum, Error, IndexDef, PartitionId, Result, TableId, Timestamp};
 
 use crate::key_parts::Clash;
 use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::partition::{Partition, Prepared, Since, Stamp};
 use crate::region::{Common, Guard, Region, changed};
-use crate::rows::Spares;
 use crate::writeset::{Load, Staged, WriteSet, own};
 
 /// The most bytes that a segment keeps about the lifetime of one row.
@@ -33,7 +36,7 @@ mod checks;
 mod work;
 
 use advance::Advance;
-use ahead::Ahead;
+use ahead::{Ahead, Brief, Room};
 use work::Left;
 
 /// The writes of one region, with its partitions locked.
@@ -60,7 +63,9 @@ struct Held<'a> {
     /// The results of indexes' expressions for the rows, in the order in which they are applied; empty if no index has any.
     prepared: VecDeque<Prepared>,
     /// Room for the rows, if it was made before the lock was taken.
-    spares: Option<Spares>,
+    room: Option<Room>,
+    /// What is known of the rows, if they are so many that not all are to be looked at.
+    brief: Option<Brief>,
 }
 
 /// The work done for a region before any lock was held.
@@ -115,7 +120,7 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
     let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(|staged| own(staged).take_loads()).collect();
-    let done = prepare(staged, &loads, &ignored).and_then(|prepared| {
+    let done = prepare(staged, &loads, is_blind, &ignored).and_then(|prepared| {
         let (timestamp, locked) = commit_all(common, staged, (&mut loads, prepared), (is_blind, owner), &ignored)?;
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
@@ -137,9 +142,14 @@ fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<(Timestamp, Ve
 }
 
 /// Does the work that needs no lock, for each region.
-fn prepare<'a>(staged: &'a [Arc<Staged>], loads: &[Vec<Load>], ignored: &[TableId]) -> Result<Vec<Before<'a>>, Failed> {
+fn prepare<'a>(
+    staged: &'a [Arc<Staged>],
+    loads: &[Vec<Load>],
+    is_blind: bool,
+    ignored: &[TableId],
+) -> Result<Vec<Before<'a>>, Failed> {
     let one = |(staged, loads): (&'a Arc<Staged>, &Vec<Load>)| {
-        let ahead = Ahead::new(staged, loads)?;
+        let ahead = Ahead::new(staged, loads, is_blind)?;
         let advance = Advance::take(staged, &ahead, loads, ignored)?;
         Ok((ahead, advance))
     };
@@ -183,7 +193,7 @@ fn commit_all<'a>(
 impl<'a> Locked<'a> {
     /// Locks the partitions that the writes touch.
     fn new(staged: &'a Arc<Staged>, loads: &'a mut [Load], (ahead, advance): Before<'a>) -> Self {
-        let Ahead { rows, starts, mut spares, charge } = ahead;
+        let Ahead { rows, starts, mut rooms, briefs, charge } = ahead;
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
         let expected: BTreeSet<u16> =
             expected.chain(staged.watched().iter().map(|watched| watched.place.partition.0)).collect();
@@ -197,8 +207,8 @@ impl<'a> Locked<'a> {
         let partitions: Vec<_> = (0..region.partition_count()).filter(touched).map(PartitionId).collect();
         let guards = region.lock_several(&partitions).into_iter().zip(partitions);
         let hold = |(guard, partition)| {
-            let spares = spares.remove(&partition);
-            Held { partition, guard, prepared: VecDeque::new(), spares }
+            let (room, brief) = (rooms.remove(&partition), briefs.get(usize::from(partition.0)).copied());
+            Held { partition, guard, prepared: VecDeque::new(), room, brief }
         };
         let guards = guards.map(hold).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
@@ -212,12 +222,15 @@ impl<'a> Locked<'a> {
 
     /// Checks that the table is what it was when the rows were written.
     fn check_region(&self) -> Result<()> {
+        fn named(index: &Arc<IndexDef>) -> (TableId, &str) {
+            (index.id, index.name.as_str())
+        }
         let region = self.staged.region();
         if region.is_dropped() || region.version() != self.staged.base_version() {
             return Err(changed(self.staged.schema()));
         }
         if let Some(retirement) = self.staged.retires()
-            && !region.every_index().iter().map(|index| index.id).eq(retirement.indexes.iter().map(|index| index.id))
+            && !region.every_index().iter().map(named).eq(retirement.indexes.iter().map(named))
         {
             return Err(changed(self.staged.schema()));
         }
@@ -238,9 +251,21 @@ impl<'a> Locked<'a> {
             let strength = if deletes { Strength::Update } else { Strength::NoKeyUpdate };
             attention.forbidden(hash, owner).covers(deletes).then(|| attention.request(hash, strength))
         };
+        // Each row is asked for, or each lock, whichever are fewer.
+        let has_few_rows = self.rows.len() <= attention.locks().entries() as usize;
+        if !has_few_rows {
+            for hash in attention.hashes() {
+                let stopped =
+                    |deletes| if self.staged.writes_hash(hash, deletes) { stops(hash, deletes) } else { None };
+                if let Some(request) = stopped(false).or_else(|| stopped(true)) {
+                    return Some(request);
+                }
+            }
+        }
         let mut key = Vec::new();
         self.guards.iter().find_map(|Held { partition, .. }| {
-            let written = self.rows[self.range(*partition)].iter().find_map(|&row| {
+            let rows = if has_few_rows { &self.rows[self.range(*partition)] } else { &[] };
+            let written = rows.iter().find_map(|&row| {
                 read_key(self.staged, row, &mut key);
                 stops(region.hash(&key), self.staged.state(row).is_deleted())
             });
@@ -295,7 +320,7 @@ impl<'a> Locked<'a> {
             return Err(self.conflict());
         }
         let mut key = Vec::new();
-        for Held { partition, guard, .. } in &self.guards {
+        for Held { partition, guard, brief, .. } in &self.guards {
             let Some(stored) = guard.as_deref() else { continue };
             let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
             for loaded in loaded.filter(|_| !stored.is_present(self.loaded_at)) {
@@ -303,7 +328,11 @@ impl<'a> Locked<'a> {
                     return Err(self.staged.shape().duplicate(&key));
                 }
             }
-            for &row in &self.rows[self.range(*partition)] {
+            let rows = &self.rows[self.range(*partition)];
+            if brief.is_some_and(|brief| brief.is_same(stored, self.staged, rows.len())) {
+                continue;
+            }
+            for &row in rows {
                 let state = self.staged.state(row);
                 if stored.is_present(state.read_at) {
                     continue;
@@ -363,9 +392,9 @@ impl<'a> Locked<'a> {
             }
             let written = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
-            let count = rows.clone().count();
+            let count = self.guards[index].brief.map_or_else(|| rows.clone().count(), |brief| brief.kept);
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-            let Held { guard, spares, .. } = &mut self.guards[index];
+            let Held { guard, room, .. } = &mut self.guards[index];
             let stored = staged.region().partition_mut(partition, guard);
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
@@ -378,9 +407,13 @@ impl<'a> Locked<'a> {
             })?;
             // Rows of a load are the last ones then, and what room is after them is not known yet.
             let fresh = staged.truncates() || is_loaded;
-            match spares.take() {
-                Some(spares) => stored.reserve_made(spares, count)?,
-                None => stored.reserve_rows(needs, fresh)?,
+            let is_made = match room.take() {
+                Some(Room::Made(spares)) => stored.reserve_made(spares, count).map(|()| true)?,
+                Some(Room::Behind(sum)) => !fresh && stored.reserve_behind(&sum)?,
+                None => count == 0,
+            };
+            if !is_made {
+                stored.reserve_rows(needs, fresh)?;
             }
             if staged.says_life() || stored.has_life() {
                 drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);

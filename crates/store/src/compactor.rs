@@ -83,7 +83,11 @@ impl Region {
             if let Some(partition) = guard.as_mut().filter(|_| !empty) {
                 partition.shrink();
             }
-            if empty { guard.take() } else { None }
+            let freed = if empty { guard.take() } else { None };
+            if let Some(partition) = freed.as_deref() {
+                self.keep_turnover(partition);
+            }
+            freed
         };
         if let Some(partition) = empty {
             report.rows_removed += partition.total();

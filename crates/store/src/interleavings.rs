@@ -247,6 +247,57 @@ fn a_commit_is_seen_whole_or_not_and_a_snapshot_stays_as_it_is() {
     });
 }
 
+/// Rows of a commit are left in the partitions, and done in pieces: who reads keys in between sees no row of it and then an older one,
+/// and is told of those that he watches.
+#[test]
+fn a_commit_in_pieces_is_seen_whole() {
+    const ROWS: i64 = 6;
+    explore(400, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        (0..ROWS).for_each(|id| put(&region, id, 0));
+        let writer = {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+                for id in 0..ROWS {
+                    writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(1)]).unwrap();
+                }
+                drop(snapshot);
+                store.commit(&mut writes).unwrap();
+            })
+        };
+        let other = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || put(&region, ROWS, 1))
+        };
+        let reader = {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                let latest = |id: i64| {
+                    region.get(&[Datum::Int8(id)], |row| match row.expect("no row is deleted").get(1) {
+                        Datum::Int8(v) => v,
+                        other => panic!("{other:?}"),
+                    })
+                };
+                let watch = region.watch(&[Datum::Int8(0)]).unwrap();
+                let (mut seen, is_told) = (vec![latest(0)], watch.is_touched(&region));
+                seen.extend((1..ROWS).chain([0]).map(latest));
+                assert!(seen.windows(2).all(|pair| pair[0] <= pair[1]), "half a commit: {seen:?}");
+                assert!(seen[0] == seen[ROWS as usize] || watch.is_touched(&region), "{seen:?}, and nobody said so");
+                assert!(!is_told || seen[ROWS as usize] == 1, "told of what is not there");
+                let snapshot = store.snapshot();
+                let at: Vec<_> = (0..ROWS).map(|id| value_at(&region, &snapshot, id)).collect();
+                assert!(at.iter().all(|v| *v == at[0] && *v >= seen.last().copied()), "{at:?} after {seen:?}");
+            })
+        };
+        reader.join().unwrap();
+        writer.join().unwrap();
+        other.join().unwrap();
+        region.check();
+    });
+}
+
 /// Columns that a reader was lent hold what they held, while rows are written over, appended, deleted and compacted.
 #[test]
 fn what_a_reader_was_lent_does_not_change() {

@@ -20,7 +20,7 @@ use crate::key::{self, Placement};
 use crate::life::{Deadline, EXPIRES_AT, Ended, Expiring, Lives, expires_at_column};
 use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
-use crate::partition::{Listeners, Partition, Probe, Shared, record_batch};
+use crate::partition::{Listeners, Partition, Probe, Shared, Stamp, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
@@ -34,12 +34,13 @@ mod analysed;
 mod indexes;
 mod numbers;
 mod place;
+mod reading;
 mod unique;
 pub(crate) mod wanted;
 mod writing;
 
-pub(crate) use place::Guard;
 use place::Place;
+pub(crate) use place::{Guard, Rest};
 
 /// How often a thread that wants the locks of several partitions releases all of them to do work that a commit has left in one.
 const ROUNDS: usize = 3;
@@ -87,6 +88,8 @@ struct Life {
     has_checks: AtomicBool,
     /// What ANALYZE has found.
     statistics: RwLock<Option<Arc<TableStatistics>>>,
+    /// What the partitions that were freed had counted of rows that came and went.
+    turnover_freed: AtomicU64,
     /// Whether the region was dropped. Set with every partition locked.
     dropped: AtomicBool,
     /// The region that has had the rows and the indexes since this one was dropped, if there is one.
@@ -298,7 +301,7 @@ impl Region {
             if let Some(guards) = guards.collect() {
                 return guards;
             }
-            // What a commit has left is done with one of them locked at a time: others wait for that one alone.
+            // What a commit has left is done with one of them locked at a time: others wait for a piece of that one alone.
             partitions.iter().for_each(|partition| drop(self.lock(*partition)));
         }
         partitions.iter().map(|partition| self.lock(*partition)).collect()
@@ -335,6 +338,11 @@ impl Region {
         Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives, &self.listeners)
     }
 
+    /// Does a piece of what a commit has left in a partition, and returns whether there is more.
+    pub(crate) fn do_piece(&self, partition: PartitionId) -> bool {
+        self.places[usize::from(partition.0)].do_piece()
+    }
+
     /// The lock of a partition, unless another thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
@@ -352,44 +360,6 @@ impl Region {
 
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
-    }
-
-    /// Reads the latest committed row of a key. `f` must not use the store in any other way.
-    pub fn get<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
-        let Some(partition) = self.partition_of(key) else { return f(None) };
-        let hash = self.hash(key);
-        let guard = self.lock(partition);
-        let Some(partition) = guard.as_deref() else { return f(None) };
-        let row = partition.locate(hash, key).row;
-        partition.touch(row);
-        f(row.map(|row| self.row(partition, row)))
-    }
-
-    /// Like [`Region::get`], but the row does not count as used.
-    pub fn peek<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
-        let Some(place) = self.place_of(key) else { return f(None) };
-        let guard = self.lock(place.partition);
-        let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate(place.hash, key).row.map(|row| self.row(partition, row)))
-    }
-
-    /// Reads the row of a key that a snapshot sees.
-    pub fn get_at<R>(&self, snapshot: &Snapshot, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
-        let Some(partition) = self.partition_of(key) else { return f(None) };
-        let hash = self.hash(key);
-        let guard = self.lock(partition);
-        let Some(partition) = guard.as_deref() else { return f(None) };
-        let row = partition.locate_at(hash, key, snapshot.timestamp());
-        partition.touch(row);
-        f(row.map(|row| self.row(partition, row)))
-    }
-
-    /// Like [`Region::get_at`], but the row does not count as used.
-    pub fn peek_at<R>(&self, snapshot: &Snapshot, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
-        let Some(place) = self.place_of(key) else { return f(None) };
-        let guard = self.lock(place.partition);
-        let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate_at(place.hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
     }
 
     /// A row in this region's shape or, if that is stale, in the present one, whose version tells the difference.
@@ -673,13 +643,8 @@ impl Region {
         }
         let stamp = self.common.stamp();
         let rows = guards.iter().filter_map(|guard| guard.as_deref()).map(Partition::live).sum();
-        let truncate = move |partition: &mut Option<Box<Partition>>| {
-            if let Some(partition) = partition {
-                partition.truncate(stamp);
-                partition.settle_indexes();
-            }
-        };
-        guards.into_iter().filter(|guard| guard.is_some()).for_each(|guard| guard.leave(Box::new(truncate)));
+        let there = guards.into_iter().filter(|guard| guard.is_some());
+        there.for_each(|guard| guard.leave(Box::new(Truncation(stamp))));
         self.places.iter().for_each(|place| drop(place.lock()));
         Ok(rows)
     }
@@ -729,6 +694,19 @@ impl Region {
     }
 }
 
+/// What TRUNCATE leaves in each partition.
+struct Truncation(Stamp);
+
+impl Rest for Truncation {
+    fn step(&mut self, partition: &mut Option<Box<Partition>>) -> bool {
+        if let Some(partition) = partition {
+            partition.truncate(self.0);
+            partition.settle_indexes();
+        }
+        true
+    }
+}
+
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Region({} \"{}\")", self.id, self.shape.read().schema.name)
@@ -737,9 +715,9 @@ impl std::fmt::Debug for Region {
 
 impl Common {
     /// A timestamp for a write, and the horizon of versions that it must keep. Called with every lock of the write held.
-    pub(crate) fn stamp(&self) -> crate::partition::Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         let timestamp: Timestamp = self.registry.tick();
-        crate::partition::Stamp { timestamp, horizon: self.registry.horizon(timestamp) }
+        Stamp { timestamp, horizon: self.registry.horizon(timestamp) }
     }
 }
 

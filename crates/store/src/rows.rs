@@ -337,6 +337,17 @@ impl Rows {
         self.reserve_index(count)
     }
 
+    /// The same without a look at each row, if all go into the active segment: `sum` is what they take in each column. False, and
+    /// nothing has changed, if they do not.
+    pub(crate) fn reserve_behind(&mut self, layout: &Arc<Layout>, sum: &[Need]) -> Result<bool> {
+        let rows = sum[0].rows;
+        let Some(slot) = self.active_for(rows as u32, layout, sum.iter().copied()) else { return Ok(false) };
+        self.reserve_target(Some(slot), None, sum)?;
+        self.spare = Spares::new();
+        self.reserve_index(rows)?;
+        Ok(true)
+    }
+
     /// Makes segments for many rows, without using existing room.
     pub(crate) fn make_spares<N: Iterator<Item = Need> + Clone>(
         &mut self,

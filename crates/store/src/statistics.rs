@@ -38,6 +38,8 @@ const WIDTH_MAX: usize = 1024;
 pub struct TableStatistics {
     /// The number of rows when the statistics were gathered.
     pub rows: u64,
+    /// [`Region::turnover`] when it was begun to gather them.
+    pub turnover: u64,
     /// The statistics of the columns, in their order at that time.
     pub columns: Vec<ColumnStatistics>,
 }
@@ -83,6 +85,7 @@ pub struct Analysis {
     schema: Arc<TableSchema>,
     columns: Vec<Column>,
     rows: u64,
+    turnover: u64,
     /// One row in this many is in the sample.
     stride: u64,
     charge: Charge,
@@ -111,7 +114,9 @@ impl Analysis {
         });
         let charge = Charge::empty(&Account::new(&region.common().total));
         let stride = region.row_estimate().div_ceil(SAMPLE_ROWS).max(1);
-        Self { region: Arc::clone(region), columns: columns.collect(), schema, rows: 0, stride, charge }
+        // Before a row is read: what changes meanwhile has changed since.
+        let turnover = region.turnover();
+        Self { region: Arc::clone(region), columns: columns.collect(), schema, rows: 0, turnover, stride, charge }
     }
 
     /// Reads the rows of a partition.
@@ -145,10 +150,10 @@ impl Analysis {
 
     /// The statistics, for the table to keep.
     pub fn finish(self) -> TableStatistics {
-        let rows = self.rows;
+        let (rows, turnover) = (self.rows, self.turnover);
         let ids = self.schema.visible_columns().iter().map(|column| column.id);
         let columns = ids.zip(self.columns).map(|(id, column)| column.finish(id, rows)).collect();
-        TableStatistics { rows, columns }
+        TableStatistics { rows, turnover, columns }
     }
 }
 

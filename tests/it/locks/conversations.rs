@@ -373,6 +373,43 @@ pub(super) const ALL: &[(&str, &str)] = &[
         1: SELECT id, v, t FROM lk ORDER BY id",
     ),
     (
+        "jobs of a queue, taken by a WITH query",
+        "
+        1: BEGIN
+        1: WITH next AS (SELECT id FROM lk ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) UPDATE lk SET v = 100, t = 'first' FROM next WHERE lk.id = next.id RETURNING lk.*
+        2: WITH next AS (SELECT id, v FROM lk ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) DELETE FROM lk USING next WHERE lk.id = next.id RETURNING lk.id, next.v
+        3: WITH next (job, was) AS (SELECT id, t FROM lk WHERE v > 20 ORDER BY v LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) UPDATE lk SET t = was || '!' FROM next WHERE id = job RETURNING id, t, next.*
+        2& WITH next AS (SELECT id FROM lk WHERE id = 1 FOR UPDATE) UPDATE lk SET v = v + 1 FROM next WHERE lk.id = next.id RETURNING lk.id, v, t
+        1: COMMIT
+        2.
+        1: WITH next AS (SELECT id FROM lk WHERE v = 17 FOR UPDATE) DELETE FROM lk USING next WHERE lk.id = next.id RETURNING lk.id
+        1: WITH next AS (SELECT id FROM lk ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) UPDATE lk SET t = 'in' WHERE id IN (SELECT id FROM next) RETURNING id, t
+        1: WITH few AS (SELECT 3 AS n), next AS (SELECT id FROM lk ORDER BY id LIMIT 1 FOR UPDATE) UPDATE lk SET v = v + (SELECT n FROM few) WHERE id = (SELECT id FROM next) RETURNING id, v
+        1: WITH few AS (SELECT 3 AS n) DELETE FROM lk WHERE id = (SELECT id FROM lk WHERE id = 3 FOR UPDATE) RETURNING id, (SELECT n FROM few)
+        1: WITH lk AS (SELECT id AS job FROM lk ORDER BY id DESC LIMIT 1 FOR UPDATE) DELETE FROM lk USING lk AS next WHERE lk.id = next.job RETURNING id
+        1: WITH next AS (SELECT nothing FROM lk FOR UPDATE) DELETE FROM lk USING next WHERE lk.id = next.nothing
+        2: PREPARE take (integer, integer) AS WITH next AS (SELECT id FROM lk WHERE v > $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED) UPDATE lk SET v = v + $1 FROM next WHERE lk.id = next.id AND next.id >= $2 RETURNING lk.id, v
+        2: EXECUTE take (30, 1)
+        2: EXECUTE take (30, 2)
+        2: EXECUTE take (5000, 1)
+        1: SELECT id, v, t FROM lk ORDER BY id",
+    ),
+    (
+        "subqueries and WITH queries lock in four strengths",
+        "
+        1: BEGIN
+        1: UPDATE lk_other SET lk = 1 WHERE lk = (SELECT id FROM lk WHERE id = 1 FOR KEY SHARE)
+        1: WITH l AS (SELECT id FROM lk WHERE id = 2 FOR NO KEY UPDATE OF lk) UPDATE lk_other SET lk = 2 FROM l WHERE lk_other.id = l.id
+        1: WITH l AS (SELECT id FROM lk WHERE id = 3 FOR SHARE NOWAIT) DELETE FROM lk_other USING l WHERE lk_other.id = l.id + 4
+        2: SELECT id FROM lk WHERE id < 5 ORDER BY id FOR KEY SHARE SKIP LOCKED
+        2: SELECT id FROM lk WHERE id < 5 ORDER BY id FOR SHARE SKIP LOCKED
+        2: SELECT id FROM lk WHERE id < 5 ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+        2: SELECT id FROM lk WHERE id < 5 ORDER BY id FOR UPDATE SKIP LOCKED
+        2: DELETE FROM lk_other WHERE lk = (SELECT id FROM lk WHERE id = 2 FOR KEY SHARE NOWAIT) AND id > 100
+        2: WITH l AS (SELECT id FROM lk WHERE id = 2 FOR SHARE NOWAIT) DELETE FROM lk_other USING l WHERE lk_other.id = l.id + 100
+        1: ROLLBACK",
+    ),
+    (
         "parameters, prepared statements and constants",
         "
         1: PREPARE one (integer) AS SELECT v FROM lk WHERE id = $1 FOR UPDATE

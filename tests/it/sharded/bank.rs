@@ -24,12 +24,12 @@ impl Bank {
         Bank::over((0..count).map(|_| Postgres::start().unwrap()).collect())
     }
 
-    /// On these.
+    /// On these. One that comes back is found soon: until it is looked at, it is refused.
     pub(super) fn over(shards: Vec<Postgres>) -> Bank {
-        Bank::with(shards, "")
+        Bank::with(shards, "health_check_ms = 50")
     }
 
-    /// The same with more lines in the section `[shard]`.
+    /// On these, with such lines in the section `[shard]`.
     pub(super) fn with(shards: Vec<Postgres>, lines: &str) -> Bank {
         let member = Member::with(&shards, lines);
         let mut client = member.ashlar.connect();

@@ -1,6 +1,7 @@
 //! A bank whose accounts lie on three shards, behind two Ashlars that die all the time, at any message; shards and clients die too. Each
 //! transfer writes into the books what it has moved: in the end the accounts are what the books say, and every transfer that was
-//! acknowledged is in them. Now and then nobody dies for a moment: then nothing that was left may be in doubt for longer than is stated.
+//! acknowledged is in them. Whoever reads snapshots meanwhile, through either of them, sees all of the money each time that it is answered.
+//! Now and then nobody dies for a moment: then nothing that was left may be in doubt for longer than is stated.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::members::{IN_DOUBT_MAX, Member, direct, wait_until_finished};
 use super::relay::When;
+use super::snapshots::{WAYS, look};
 use super::*;
 use crate::random::Random;
 
@@ -24,6 +26,9 @@ const WORTH: i64 = 1000;
 const DEATHS: usize = 300;
 const DEATHS_OF_SHARDS: usize = 30;
 const DEATHS_OF_CLIENTS: usize = 30;
+
+/// Totals that readers of snapshots have been told meanwhile, without which it is not enough.
+const ANSWERS: usize = 20;
 
 /// Deaths of Ashlars between two of shards.
 const DEATHS_PER_SHARD: usize = 6;
@@ -48,6 +53,8 @@ struct Scene {
     deaths: AtomicUsize,
     deaths_of_shards: AtomicUsize,
     deaths_of_clients: AtomicUsize,
+    /// Totals that were read and right.
+    answers: AtomicUsize,
     /// Since when all shards can be reached.
     there_since: Mutex<Option<Instant>>,
     /// Nobody is to die.
@@ -62,11 +69,12 @@ impl Scene {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether as many have died as shall.
+    /// Whether as many have died as shall, and as much was read meanwhile.
     fn is_enough(&self) -> bool {
         self.deaths.load(Ordering::SeqCst) >= DEATHS
             && self.deaths_of_shards.load(Ordering::SeqCst) >= DEATHS_OF_SHARDS
             && self.deaths_of_clients.load(Ordering::SeqCst) >= DEATHS_OF_CLIENTS
+            && self.answers.load(Ordering::SeqCst) >= ANSWERS
     }
 
     /// Between two deaths: waits where nobody is to die.
@@ -130,6 +138,28 @@ impl Scene {
             }
         }
         acknowledged
+    }
+
+    /// Adds up all accounts until all is over, in one way after the other: nothing is ever seen half, whoever dies meanwhile.
+    fn read(&self, member: usize) {
+        let mut way = 0;
+        while let Some(mut connection) = self.connect(member) {
+            if connection.query("SET sharded_reads = 'snapshot'").is_err() {
+                continue;
+            }
+            while !self.is_over() {
+                match look(&mut connection, way % WAYS) {
+                    Ok(total) => {
+                        assert_eq!(total, ACCOUNTS * WORTH, "way {}", way % WAYS);
+                        self.answers.fetch_add(1, Ordering::SeqCst);
+                        way += 1;
+                    }
+                    // What a dead shard, or what it has left prepared, keeps from an answer is no loss of the connection.
+                    Err(_) if connection.query("SELECT 1").is_ok() => {}
+                    Err(_) => break,
+                }
+            }
+        }
     }
 
     /// Has a member die at one message after the other.
@@ -241,7 +271,7 @@ impl Watcher<'_> {
     }
 
     /// Nobody dies until all has been finished that was in doubt before: the bound holds from here on, since all shards and Ashlars are
-    /// there. Clients go on.
+    /// there. Nor before snapshots have been read, which takes more messages than there are between two deaths. Clients go on.
     fn have_peace(&mut self) {
         let scene = self.scene;
         scene.is_peace.store(true, Ordering::SeqCst);
@@ -257,6 +287,10 @@ impl Watcher<'_> {
             age < passed || scene.is_over()
         });
         assert!(is_finished, "something is in doubt for more than {IN_DOUBT_MAX:?} in which nobody died");
+        let answers = || scene.answers.load(Ordering::SeqCst);
+        let enough = answers() + MEMBERS;
+        let is_read = wait_for(PATIENCE, || answers() >= enough || scene.is_over());
+        assert!(is_read, "nobody reads a snapshot although nobody dies");
         if !scene.is_over() {
             self.watched.longest_in_peace = self.watched.longest_in_peace.max(longest);
             self.watched.peaces += 1;
@@ -289,6 +323,7 @@ fn the_books_are_right_whoever_dies_when() {
         deaths: AtomicUsize::new(0),
         deaths_of_shards: AtomicUsize::new(0),
         deaths_of_clients: AtomicUsize::new(0),
+        answers: AtomicUsize::new(0),
         there_since: Mutex::new(Some(Instant::now())),
         is_peace: AtomicBool::new(false),
         at_rest: AtomicUsize::new(0),
@@ -301,12 +336,14 @@ fn the_books_are_right_whoever_dies_when() {
         let scene = &scene;
         let mut seeds = seeds.into_iter();
         let mut clients = Vec::new();
+        let mut readers = Vec::new();
         let mut ghosts = Vec::new();
         for (at, member) in members.iter_mut().enumerate() {
             for client in 0..CLIENTS {
                 let seed = seeds.next().unwrap();
                 clients.push(scope.spawn(move || scene.transfer(at, client, seed)));
             }
+            readers.push(scope.spawn(move || scene.read(at)));
             let seed = seeds.next().unwrap();
             ghosts.push(scope.spawn(move || scene.haunt(at, member, seed)));
         }
@@ -314,10 +351,10 @@ fn the_books_are_right_whoever_dies_when() {
         ghosts.push(scope.spawn(move || scene.haunt_shards(shards)));
         let watcher = scope.spawn(move || Watcher::new(scene, addresses).watch());
         // It ends early where somebody has failed.
-        let has_failed = || watcher.is_finished() || ghosts.iter().any(|ghost| ghost.is_finished());
+        let has_failed = || watcher.is_finished() || ghosts.iter().chain(&readers).any(|one| one.is_finished());
         wait_for(TIME_MAX, || scene.is_enough() || has_failed());
         scene.is_over.store(true, Ordering::SeqCst);
-        ghosts.into_iter().for_each(|ghost| ghost.join().unwrap());
+        ghosts.into_iter().chain(readers).for_each(|one| one.join().unwrap());
         let acknowledged: Vec<i64> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
         (acknowledged, watcher.join().unwrap())
     });
@@ -342,7 +379,9 @@ fn the_books_are_right_whoever_dies_when() {
     let lost: Vec<&i64> = acknowledged.iter().filter(|number| !written.contains(number)).collect();
     assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
     let (told, kept) = (acknowledged.len(), books.len());
-    let died = format!("{deaths} deaths, {of_shards} of shards, {of_clients} of clients in {time:?}");
+    let answers = scene.answers.load(Ordering::SeqCst);
+    let died =
+        format!("{deaths} deaths, {of_shards} of shards, {of_clients} of clients, {answers} totals read in {time:?}");
     eprintln!("{died}, {told} transfers acknowledged, {kept} committed");
     let Watched { longest, longest_in_peace, peaces } = watched;
     eprintln!("in doubt for {longest:?} at most; for {longest_in_peace:?} the {peaces} times that nobody died");

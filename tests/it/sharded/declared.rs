@@ -1,5 +1,8 @@
 //! Servers, user mappings and sharded tables that a file declares.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
@@ -30,7 +33,18 @@ impl Declared {
                  CREATE USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (user 'postgres', password 'sesame');\n"
             ));
         }
-        std::fs::write(self.dir.path().join("fleet.sql"), text + more).unwrap();
+        std::fs::write(self.path(), text + more).unwrap();
+        // There are passwords in it.
+        self.allow(0o600);
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("fleet.sql")
+    }
+
+    /// Who may do what with the file.
+    fn allow(&self, mode: u32) {
+        std::fs::set_permissions(self.path(), Permissions::from_mode(mode)).unwrap();
     }
 
     /// Starts a server that must not come up: what it says.
@@ -76,11 +90,32 @@ fn what_a_file_declares_is_there_and_what_differs_keeps_the_server_down() {
         ("CREATE SERVER", "42601"),
     ] {
         // The server that was altered comes last: what is wrong before it is told first.
-        std::fs::write(declared.dir.path().join("fleet.sql"), more).unwrap();
+        std::fs::write(declared.path(), more).unwrap();
         let error = declared.refused();
         assert!(error.contains(told), "{more}: {error}");
     }
-    std::fs::remove_file(declared.dir.path().join("fleet.sql")).unwrap();
+    std::fs::remove_file(declared.path()).unwrap();
     let error = declared.refused();
     assert!(error.contains("cannot be read"), "{error}");
+}
+
+#[test]
+fn a_file_with_passwords_that_others_can_read_keeps_the_server_down() {
+    let declared = Declared::new();
+    declared.declare("");
+    for mode in [0o644, 0o640, 0o604, 0o660] {
+        declared.allow(mode);
+        let error = declared.refused();
+        assert!(error.contains("has passwords in it") && error.contains("chmod 600"), "{mode:o}: {error}");
+        assert!(error.contains(&format!("{mode:04o}")) && !error.contains("sesame"), "{mode:o}: {error}");
+    }
+    declared.allow(0o600);
+    let ashlar = start(&declared.config());
+    assert_eq!(ashlar.connect().value("SELECT count(*) FROM ashlar.shards").unwrap(), "2");
+    ashlar.stop();
+    // Without one it is nobody's secret.
+    let mapping = "CREATE USER MAPPING FOR somebody SERVER s0 OPTIONS (user 'postgres', password '');";
+    std::fs::write(declared.path(), mapping).unwrap();
+    declared.allow(0o644);
+    start(&declared.config()).stop();
 }

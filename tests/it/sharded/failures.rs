@@ -307,7 +307,8 @@ const LONG_ROWS: usize = 200_000;
 
 /// Two shards with so many rows each, by ranges of their key, and `m` in memory.
 fn long_answers() -> Fleet {
-    let fleet = Fleet::start(2);
+    // One that comes back is found soon.
+    let fleet = Fleet::with(2, "health_check_ms = 50");
     let mut client = fleet.client();
     done(
         &mut client,

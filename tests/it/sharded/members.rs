@@ -9,7 +9,7 @@ use super::relay::{Relay, Wire};
 use super::*;
 
 /// How old what another one has prepared has to be before it is finished, and how often they look, in milliseconds.
-const RECOVER_AFTER_MS: u64 = 300;
+pub(super) const RECOVER_AFTER_MS: u64 = 300;
 const RECOVER_PERIOD_MS: u64 = 50;
 
 /// What looks may take themselves: those of threads that give way to whatever else a machine does, which may be all other tests.

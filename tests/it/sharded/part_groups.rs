@@ -89,6 +89,12 @@ fn shards_send_what_they_have_of_each_group() {
     }
 }
 
+/// A figure of a line of EXPLAIN ANALYZE; below a thousand it is written in digits alone.
+fn figure(line: &str, name: &str) -> Option<usize> {
+    let written = line.split_once(&format!("{name}="))?.1;
+    written.split([',', ']']).next()?.parse().ok()
+}
+
 #[test]
 fn keys_of_a_join_choose_the_groups_that_shards_make() {
     let fleet = Fleet::start(2);
@@ -109,6 +115,13 @@ fn keys_of_a_join_choose_the_groups_that_shards_make() {
         expected.iter().map(|row| vec![Some(name(&row[0]).to_owned()), row[1].clone()]).collect();
     expected.sort();
     assert_eq!(all, expected);
+    // Each of the two shards was sent the five keys, and made no more than the four groups that it has of them.
+    let plan = rows(&mut client, &format!("EXPLAIN ANALYZE {sql}"));
+    let mut lines = plan.iter().filter_map(|row| row[0].as_deref());
+    let scan = lines.find(|line| line.contains("ShardScanExec: table=t,")).unwrap_or_else(|| panic!("{plan:#?}"));
+    assert!(scan.contains("keys of joins=[n]"), "{scan}");
+    assert_eq!(figure(scan, "keys_sent"), Some(10), "{scan}");
+    assert!(figure(scan, "output_rows").is_some_and(|groups| (4..=8).contains(&groups)), "{scan}");
     fleet.ashlar.check_log();
 }
 

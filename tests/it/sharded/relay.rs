@@ -57,13 +57,17 @@ struct Trap {
 impl Trap {
     /// Whether it is this message that it waits for.
     fn takes(&mut self, body: &[u8]) -> bool {
-        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
         let counts = self.said >= self.awaits;
-        if !counts && holds(WORDS_OF_COMMITS[self.said]) {
+        if !counts && holds(body, WORDS_OF_COMMITS[self.said]) {
             self.said += 1;
         }
-        counts && holds(&self.text)
+        counts && holds(body, &self.text)
     }
+}
+
+/// Whether a message has this in it.
+fn holds(body: &[u8], text: &str) -> bool {
+    body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[derive(Default)]
@@ -74,6 +78,8 @@ struct State {
     victim: u32,
     is_sprung: bool,
     is_held: bool,
+    /// What is counted in messages, and how many had it.
+    counted: Option<(String, usize)>,
     /// Cancel requests stay here.
     holds_cancels: bool,
     /// So many have.
@@ -121,6 +127,16 @@ impl Wire {
         let was_armed = state.trap.is_some() || state.left.is_some();
         (state.trap, state.left) = (None, None);
         was_armed
+    }
+
+    /// Counts the messages that have this in them, of whichever protocol, from here on.
+    pub(super) fn count(&self, text: &str) {
+        self.state().counted = Some((text.to_owned(), 0));
+    }
+
+    /// How many there were: one counts before its shard has seen it.
+    pub(super) fn counted(&self) -> usize {
+        self.state().counted.as_ref().map_or(0, |(_, count)| *count)
     }
 
     /// Waits until it has happened.
@@ -184,6 +200,11 @@ impl Wire {
 
     fn look(&self, kind: u8, body: &[u8]) -> Option<(When, Act)> {
         let mut state = self.state();
+        if let Some((text, count)) = &mut state.counted
+            && holds(body, text)
+        {
+            *count += 1;
+        }
         if let Some((left, when)) = &mut state.left
             && kind == b'Q'
         {

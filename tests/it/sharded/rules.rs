@@ -2,6 +2,7 @@
 
 use ashlar_tests::pg;
 
+use super::slt::{is_listed, kinds_of_refusals};
 use super::{Fleet, done, rows};
 
 const SHARDS: usize = 3;
@@ -359,15 +360,30 @@ fn times_are_read_in_the_zone_of_the_session() {
 fn bad_rules_are_refused_before_a_table_is_made() {
     let fleet = Fleet::start(1);
     let mut client = fleet.client();
+    let kinds = kinds_of_refusals();
     for (definition, words) in [
         ("PARTITION BY HASH (k) USING sharded", "needs the parameter \"servers\""),
         ("USING sharded WITH (servers = 's0')", "needs a sharding key"),
         ("PARTITION BY HASH (k) USING sharded WITH (servers = 's0,s9')", "server \"s9\" does not exist"),
         ("PARTITION BY LIST (k) USING sharded WITH (servers = 's0', lists = '1,1')", "twice"),
         ("PARTITION BY HASH (v) USING sharded WITH (servers = 's0')", "must include all columns of its sharding key"),
+        ("PARTITION BY WEEK (k) USING sharded WITH (servers = 's0')", "unrecognized partitioning strategy \"week\""),
+        ("PARTITION BY HASH ((k + 1)) USING sharded WITH (servers = 's0')", "a sharding key is made of columns only"),
+        ("PARTITION BY HASH (v COLLATE \"C\") USING sharded WITH (servers = 's0')", "is made of columns only"),
+        ("PARTITION BY HASH (k int8_ops) USING sharded WITH (servers = 's0')", "is made of columns only"),
+        (
+            "PARTITION BY HASH (f) USING sharded WITH (servers = 's0')",
+            "column \"f\" of type double precision cannot be a sharding key",
+        ),
+        (
+            "PARTITION BY HASH (k, v) USING sharded WITH (servers = 's0', algorithm = 'mod')",
+            "algorithm mod takes one column",
+        ),
     ] {
-        let error = super::refused(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {definition}"));
+        let columns = "k bigint PRIMARY KEY, v text, f double precision";
+        let error = super::refused(&mut client, &format!("CREATE TABLE t ({columns}) {definition}"));
         assert!(error.contains(words), "{definition}\n{error}");
+        assert!(!error.starts_with("0A000") || is_listed(&error, &kinds), "the page does not say: {error}");
         assert_eq!(fleet.shard(0).value("SELECT count(*) FROM pg_class WHERE relname = 't'").unwrap(), "0");
     }
     fleet.ashlar.check_log();

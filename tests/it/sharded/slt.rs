@@ -31,8 +31,14 @@ const REFUSED_PERCENT_MAX: usize = 8;
 const FOLDERS: &[&str] = &["select", "dml", "types", "errors", "nulls.slt", "transactions", "sharded"];
 
 /// What of those is about the catalog, or about memory of this server.
-const ELSEWHERE: &[&str] =
-    &["select/catalog.slt", "select/constraint_views.slt", "select/analyze.slt", "conflict", "select/partial_indexes"];
+const ELSEWHERE: &[&str] = &[
+    "select/catalog.slt",
+    "select/constraint_views.slt",
+    "select/analyze.slt",
+    "conflict",
+    "select/partial_indexes",
+    "dml/with_locks",
+];
 
 /// Types that rows can be told apart by.
 const KEY_TYPES: &[&str] = &[

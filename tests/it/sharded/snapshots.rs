@@ -32,6 +32,9 @@ fn number(value: &Option<String>) -> i64 {
     value.as_ref().unwrap().parse().unwrap()
 }
 
+/// So many ways there are to ask what all accounts are worth.
+pub(super) const WAYS: usize = 5;
+
 /// What all accounts are worth together, asked in different ways: by adding up on the shards, by rows that follow one another, by rows
 /// in their order, by the engine, and by the engine with two looks at the table.
 fn worth(client: &mut pg::Connection, way: usize) -> i64 {
@@ -39,7 +42,7 @@ fn worth(client: &mut pg::Connection, way: usize) -> i64 {
 }
 
 /// The same, or why it is not told.
-fn look(client: &mut pg::Connection, way: usize) -> Result<i64, String> {
+pub(super) fn look(client: &mut pg::Connection, way: usize) -> Result<i64, String> {
     let mut found = |sql: &str| client.query(sql).map_err(|error| format!("{error:#}"));
     Ok(match way {
         0 => number(&found("SELECT sum(v) FROM bank")?[0][0]),
@@ -105,11 +108,11 @@ fn sums_do_not_vary_while_others_move_money() {
                         if is_repeatable && looks % 2 == 0 {
                             done(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ");
                         }
-                        match look(&mut client, looks % 5) {
-                            Ok(found) => assert_eq!(found, ACCOUNTS * WORTH, "way {}", looks % 5),
+                        match look(&mut client, looks % WAYS) {
+                            Ok(found) => assert_eq!(found, ACCOUNTS * WORTH, "way {}", looks % WAYS),
                             // Those who move were too slow for it, which it does not wait for without end. It begins again.
                             Err(error) => {
-                                assert!(error.contains("55P03"), "way {}: {error}", looks % 5);
+                                assert!(error.contains("55P03"), "way {}: {error}", looks % WAYS);
                                 if is_repeatable {
                                     done(&mut client, "ROLLBACK");
                                     looks -= looks % 2;
@@ -171,7 +174,7 @@ fn half_of_a_transaction_is_not_shown() {
     assert_eq!(client.value("SELECT count(*) FROM bank WHERE k = 0").unwrap(), "1");
     member.wire.release();
     transfer.join().unwrap();
-    for way in 0..5 {
+    for way in 0..WAYS {
         assert_eq!(worth(&mut client, way), ACCOUNTS * WORTH);
     }
     assert!(refused(&mut client, "SET sharded_reads = 'sometimes'").contains("22023"));

@@ -163,11 +163,21 @@ fn settings_of_a_session_are_those_of_its_shard() {
     let mut other = fleet.client();
     done(&mut other, "SET TimeZone TO 'Europe/Berlin'");
     for _ in 0..3 {
-        if let Ok(zone) = client.value(sql) {
-            assert_eq!(zone, "aUTC");
-        }
+        assert_eq!(client.value(sql).unwrap(), "aUTC");
+        assert_eq!(other.value(sql).unwrap(), "aEurope/Berlin");
         assert_eq!(client.value(times).unwrap(), "2024-07-01 12:00:00+00");
         assert_eq!(other.value(times).unwrap(), "2024-07-01 14:00:00+02");
+    }
+    // What a shard calls the client whose statement it runs, whoever had the connection before.
+    let mut shard = fleet.shard(0);
+    for (client, name) in [(&mut client, "shop"), (&mut other, "it's a till")] {
+        done(client, &format!("SET application_name = '{}'", name.replace('\'', "''")));
+        done(client, "BEGIN");
+        assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "a");
+        let called =
+            "SELECT string_agg(application_name, ',') FROM pg_stat_activity WHERE state = 'idle in transaction'";
+        assert_eq!(shard.value(called).unwrap(), name);
+        done(client, "COMMIT");
     }
     assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
 }

@@ -3,7 +3,7 @@
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::bank::{Bank, WORTH};
-use super::members::{Member, direct, prepared, wait_until_finished, wait_until_over};
+use super::members::{Member, RECOVER_AFTER_MS, direct, prepared, total, wait_until_finished, wait_until_over};
 use super::relay::{Act, When};
 use super::*;
 
@@ -92,6 +92,9 @@ fn shards_die(when: When) {
                 Ok(()) => assert!(has_moved, "{case}"),
                 Err(error) => assert!(!has_moved || error.contains("08007"), "{case}: {error}"),
             }
+            // Until a look has found it again it may be refused, and the next transaction would not come to its step.
+            let is_there = || bank.member.ashlar.connect().query("SELECT sum(v) FROM bank").is_ok();
+            assert!(wait_for(PATIENCE, is_there), "{case}: it is not found again");
         }
     }
     bank.check();
@@ -192,6 +195,51 @@ fn who_is_about_to_decide_is_waited_for() {
     assert!(bank.has_moved(&before));
     assert!(wait_for(PATIENCE, || client.query(seen).unwrap().is_empty()));
     drop((client, other));
+}
+
+/// The look that is under way when it is old enough, the next one, and one more for a machine that stands still in the middle of a look.
+const LOOKS_MAX: usize = 3;
+
+/// What a dead Ashlar has left is finished by the first look that finds it old enough, which is the one that is under way then or the next:
+/// counted in looks, since a machine may stand still for as long as it likes.
+#[test]
+fn what_a_dead_ashlar_has_left_is_finished_by_the_first_look_that_finds_it_old_enough() {
+    let mut bank = Bank::open(2);
+    let other = Member::join(&bank.shards);
+    // It asks each shard once a look.
+    let shards = bank.shards.len();
+    let looks = |questions: usize| questions.div_ceil(shards);
+    other.wire.count("FROM pg_catalog.pg_prepared_xacts");
+    assert!(wait_for(PATIENCE, || looks(other.wire.counted()) > 1), "nobody looks");
+    let old_enough = format!(
+        "SELECT count(*) FROM pg_prepared_xacts WHERE clock_timestamp() - prepared >= interval '{RECOVER_AFTER_MS} ms'"
+    );
+    for (text, is_decided) in [("INSERT INTO ashlar.decisions", false), ("COMMIT PREPARED", true)] {
+        let before = bank.worth();
+        bank.member.wire.set(text, 0, When::Before, Act::Kill);
+        drop(bank.transfer_beside().join().unwrap());
+        bank.member.wire.wait();
+        bank.member.ashlar.wait().unwrap();
+        // It is old, or was finished before anybody has seen it so.
+        assert!(wait_for(PATIENCE, || total(&bank.shards, &old_enough) > 0 || prepared(&bank.shards) == 0), "{text}");
+        let begin = other.wire.counted();
+        let mut last = begin;
+        let is_finished = wait_for(PATIENCE, || {
+            // Before the shards are asked: by then it was still there.
+            let count = other.wire.counted();
+            let is_finished = prepared(&bank.shards) == 0;
+            if !is_finished {
+                last = count;
+            }
+            is_finished
+        });
+        assert!(is_finished, "{text}: {} looks", looks(other.wire.counted() - begin));
+        assert!(looks(last - begin) <= LOOKS_MAX, "{text}: still there after {} questions", last - begin);
+        assert_eq!(bank.has_moved(&before), is_decided, "{text}");
+        bank.member.restart();
+    }
+    bank.check();
+    drop(other);
 }
 
 #[test]

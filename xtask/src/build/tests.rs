@@ -66,7 +66,7 @@ fn test_programs_are_called_what_a_person_calls_them() {
         test_binary(&artifact).unwrap().name
     };
     assert_eq!(name("lib", "ashlar_store", "crates/store"), "store");
-    assert_eq!(name("bin", "ashlar", "crates/server"), "server (ashlar)");
+    assert_eq!(name("bin", "ashlar-lab", "crates/lab"), "lab (ashlar-lab)");
     assert_eq!(name("bin", "xtask", "xtask"), "xtask");
     assert_eq!(name("test", "it", "tests"), "it");
     assert!(test_binary(&json!({"profile": {"test": false}, "executable": "/t/x"})).is_none());

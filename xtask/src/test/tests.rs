@@ -96,6 +96,16 @@ fn what_a_failed_test_said_is_kept_up_to_a_bound() {
     assert_eq!(told[TOLD_MAX..], ["---- a::c stdout ----", "why", ""]);
 }
 
+#[test]
+fn a_failed_test_is_tried_once_more_with_the_random_numbers_that_it_had() {
+    // Beyond what is kept of its output, too.
+    let script = "echo 'test a::b ... FAILED'; echo; echo 'failures:'; echo; echo '---- a::b stdout ----'; seq 100; \
+                  echo ASHLAR_SEED=17; echo ASHLAR_SEEDS=18; echo '---- a::c stdout ----'; echo why; exit 101";
+    assert_eq!(program(script).seeds, BTreeMap::from([("a::b".to_owned(), "17".to_owned())]));
+    let random = include_str!("../../../tests/it/random.rs");
+    assert!(random.contains(&format!("eprintln!(\"{SEED}={{seed}}\")")), "{SEED} is not printed in\n{random}");
+}
+
 impl TestBinary {
     fn run(&self, script: &str) -> Outcome {
         run_with(self, &["-c", script], &[], false).unwrap()

@@ -4,6 +4,8 @@
 
 use std::net::SocketAddr;
 
+use crate::Eviction;
+
 /// A type that a configured value can have.
 pub(crate) trait Setting: Sized {
     /// What may be written, in words.
@@ -89,6 +91,19 @@ impl Setting for SocketAddr {
     }
     fn write(&self) -> String {
         self.to_string()
+    }
+}
+
+/// In the words of the option of tables.
+impl Setting for Eviction {
+    const ACCEPTS: &'static str = "none, lru, lfu, random";
+    const QUOTED: bool = true;
+    fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|eviction| eviction.name() == text);
+        known.ok_or_else(|| format!("\"{text}\" is not one of: {}", Self::ACCEPTS))
+    }
+    fn write(&self) -> String {
+        self.name().to_owned()
     }
 }
 

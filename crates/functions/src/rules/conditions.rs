@@ -63,6 +63,11 @@ impl AnalyzerRule for Conditions {
                 {
                     return Err(external(Error::unsupported(format!("{context} of {sql_type} is not supported"))));
                 }
+                if context != "COALESCE"
+                    && let Some(sql_type) = args.iter().find_map(|arg| json_type(arg, schema))
+                {
+                    return Err(external(no_order(sql_type)));
+                }
                 let changed = args != function.args;
                 let call = Expr::ScalarFunction(ScalarFunction { func: function.func, args });
                 Ok(Transformed::new_transformed(call, changed))
@@ -73,6 +78,7 @@ impl AnalyzerRule for Conditions {
                 let own = left.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 let right = super::operators::meet(right, &left, "=", schema)?;
                 let left = super::operators::meet(left, &right.data, "=", schema)?;
+                super::operators::check_items(&left.data, "=", &right.data, schema)?;
                 if is_jsonb(&left.data, schema) && is_jsonb(&right.data, schema) {
                     return Ok(Transformed::yes(null_if_same(left.data, right.data)));
                 }
@@ -113,6 +119,18 @@ fn null_if_same(left: Expr, right: Expr) -> Expr {
     let same = BinaryExpr { left: Box::new(key_of(left.clone())), op: Operator::Eq, right: Box::new(key_of(right)) };
     let null = Expr::Literal(ScalarValue::Utf8(None), None);
     Expr::Case(Case::new(None, vec![(Box::new(Expr::BinaryExpr(same)), Box::new(null))], Some(Box::new(left))))
+}
+
+/// json, or an array of it, where an expression is of one of these: PostgreSQL compares neither.
+fn json_type(expr: &Expr, schema: &DFSchema) -> Option<SqlType> {
+    let (_, field) = expr.to_field(schema).ok()?;
+    sql_type_of(&field).filter(|sql_type| sql_type.scalar() == ScalarType::Json)
+}
+
+/// 42883 for values of which none is the greatest.
+fn no_order(sql_type: SqlType) -> Error {
+    let message = format!("could not identify a comparison function for type {}", name_of(sql_type));
+    Error::new(ErrorCode::UndefinedFunction, message)
 }
 
 /// Whether both are integers, or both floats: operators compare such without casting one of them.
@@ -169,6 +187,10 @@ fn check_aggregate(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
     if matches!(name, "min" | "max") && found == SqlType::Array(ScalarType::Jsonb) {
         // The engine would compare the texts of the items.
         return Err(external(Error::unsupported(format!("{name}({found}) is not supported"))));
+    }
+    if matches!(name, "min" | "max") && found == SqlType::Array(ScalarType::Json) {
+        // The aggregate is one of all arrays, and compares their items.
+        return Err(external(no_order(ScalarType::Json.into())));
     }
     let is_open = args.first().is_some_and(|arg| is_open(arg, &field) || matches!(arg, Expr::Placeholder(_)));
     let is_missing = match name {
@@ -240,6 +262,7 @@ pub(super) fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<
             for (when, _) in &mut case.when_then_expr {
                 **when = super::operators::meet(when.as_ref().clone(), &base, "=", schema)?.data;
                 base = Box::new(super::operators::meet(*base, when, "=", schema)?.data);
+                super::operators::check_items(&base, "=", when, schema)?;
             }
             case.expr = Some(base);
         }

@@ -55,6 +55,7 @@ impl AnalyzerRule for PgOperators {
                 let mut items = Vec::with_capacity(list.len());
                 for item in list {
                     let met = meet(item, &expr, "=", schema)?;
+                    check_items(&expr, "=", &met.data, schema)?;
                     changed |= met.transformed;
                     items.push(met.data);
                 }
@@ -79,6 +80,8 @@ impl AnalyzerRule for PgOperators {
             Expr::Between(Between { expr, negated, low, high }) => {
                 let low = meet(*low, &expr, ">=", schema)?;
                 let high = meet(*high, &expr, "<=", schema)?;
+                check_items(&expr, ">=", &low.data, schema)?;
+                check_items(&expr, "<=", &high.data, schema)?;
                 if is_interval(&expr, schema) {
                     return Ok(Transformed::yes(Expr::Between(Between {
                         expr: Box::new(ordered(*expr)),
@@ -132,6 +135,7 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         }
         let changed = new_left.transformed || new_right.transformed;
         let (left, right) = (new_left.data, new_right.data);
+        check_items(&left, &sign_of(op), &right, schema)?;
         let by_key = match (json::keyed_type(&left, schema), json::keyed_type(&right, schema)) {
             (Some(one), Some(other)) => (one == other).then_some(one),
             (Some(one), None) => is_parameter_of(&right, one).then_some(one),
@@ -252,6 +256,7 @@ fn within(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_comparable(&field, &column) {
         return Err(external(no_operator(&field, Operator::Eq, &column)));
     }
+    check_item_fields(&field, "=", &column)?;
     match of_jsonb {
         Some(sql_type) => by_key(found, sql_type),
         None => Ok(Transformed::no(Expr::InSubquery(found))),
@@ -461,7 +466,11 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
 /// Whether PostgreSQL compares values of two types; types of ours only, the rest is the engine's to say.
 pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
     let (Some(left_type), Some(right_type)) = (sql_type_of(left), sql_type_of(right)) else { return true };
-    let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left_type, right_type) else { return true };
+    let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left_type, right_type) else {
+        let is_of_documents =
+            |of: SqlType| of.is_array() && matches!(of.scalar(), ScalarType::Json | ScalarType::Jsonb);
+        return left_type == right_type || !is_of_documents(left_type) || !is_of_documents(right_type);
+    };
     let kind = |scalar: ScalarType| match scalar {
         ScalarType::Int2
         | ScalarType::Int4
@@ -481,6 +490,34 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
         ScalarType::Json => 0,
     };
     kind(left) == kind(right) && kind(left) != 0
+}
+
+/// Arrays of json: PostgreSQL has the operator that compares two arrays, which finds that it cannot compare their items.
+///
+/// # Errors
+/// 42883 where both sides are such, or one is and the other one a parameter.
+pub(super) fn check_items(left: &Expr, sign: &str, right: &Expr, schema: &DFSchema) -> Result<()> {
+    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());
+    match (left.to_field(schema), right.to_field(schema)) {
+        (Ok((_, array)), _) if is_open(right) => check_item_fields(&array, sign, &array),
+        (_, Ok((_, array))) if is_open(left) => check_item_fields(&array, sign, &array),
+        (Ok((_, left)), Ok((_, right))) => check_item_fields(&left, sign, &right),
+        _ => Ok(()),
+    }
+}
+
+/// The same of two fields.
+///
+/// # Errors
+/// As there.
+pub(super) fn check_item_fields(left: &FieldRef, sign: &str, right: &FieldRef) -> Result<()> {
+    let is_of_json = |field: &FieldRef| sql_type_of(field) == Some(SqlType::Array(ScalarType::Json));
+    if !is_of_json(left) || !is_of_json(right) {
+        return Ok(());
+    }
+    let what = if matches!(sign, "=" | "<>") { "an equality operator" } else { "a comparison function" };
+    let message = format!("could not identify {what} for type json");
+    Err(external(Error::new(ErrorCode::UndefinedFunction, message)))
 }
 
 /// An operand, to be read as the type of a field.

@@ -3,7 +3,7 @@
 //! Runs before type coercion, which has other words for these, or none, and when the columns of unions have their types. Looks only.
 
 use arrow::datatypes::DataType;
-use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
+use ashlar_base::{Error, ErrorCode, ScalarType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
@@ -92,11 +92,11 @@ fn check(node: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// PostgreSQL has no operator that compares json.
+/// PostgreSQL has no operator that compares json, and none of arrays of it by which rows are sorted or grouped.
 fn check_json(expr: &Expr, schema: &DFSchema, operator: &str) -> Result<()> {
     let found = expr.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
-    if found == Some(SqlType::Scalar(ScalarType::Json)) {
-        let message = format!("could not identify an {operator} operator for type json");
+    if let Some(found) = found.filter(|found| found.scalar() == ScalarType::Json) {
+        let message = format!("could not identify an {operator} operator for type {}", name_of(found));
         return Err(external(Error::new(ErrorCode::UndefinedFunction, message)));
     }
     Ok(())
@@ -135,6 +135,7 @@ fn check_keys(join: &Join) -> Result<()> {
                 }
             }));
         }
+        super::operators::check_item_fields(&left, "=", &right)?;
     }
     Ok(())
 }

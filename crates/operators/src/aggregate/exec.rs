@@ -28,11 +28,11 @@ use datafusion_physical_plan::{
     Partitioning, PlanProperties, SpillManager,
 };
 use futures::{StreamExt, TryStreamExt};
-use parking_lot::Mutex;
 
 use super::partition::Files;
 use super::run::{Left, Run};
 use super::spec::Spec;
+use super::turns::Turns;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 use crate::outputs::{Begun, Started, and_then, ready};
@@ -153,7 +153,7 @@ async fn consume(run: Arc<Run>, inputs: Vec<SendableRecordBatchStream>) -> Resul
     }
     let Some(run) = Arc::into_inner(run) else { return internal_err!("a stream of an aggregation has not ended") };
     let (spec, files, work) = run.work()?;
-    Ok(Arc::new(Left { spec, files, work: Mutex::new(work) }))
+    Ok(Arc::new(Left { spec, files, turns: Arc::new(Turns::new(work)) }))
 }
 
 impl fmt::Debug for HashAggregateExec {

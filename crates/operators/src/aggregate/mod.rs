@@ -11,7 +11,7 @@
 //!
 //! `rule` puts the node of `exec` into plans. `spec` describes the aggregation; `states` holds the aggregate states of the groups.
 //! `partition` is one table, `partitions` are many, and `growth` predicts the size of a table. `run` is the work of each input stream
-//! and each output.
+//! and each output; `turns` says which output takes what.
 
 pub(crate) mod exec;
 mod growth;
@@ -23,4 +23,5 @@ pub(crate) mod spec;
 mod states;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
 mod waiting;

@@ -20,9 +20,8 @@ const BITS: u32 = 6;
 pub(crate) const PARTITIONS: usize = 1 << BITS;
 /// The bits behind the tag.
 const SHIFT: u32 = 8;
-/// Bytes of groups that came from a file and are taken whether the pool has them or not, where no table has several that may leave: a group
-/// has to be there as a whole once. One that is larger fails where the pool has no more.
-pub(super) const GROUPS_BYTES: usize = 4 << 20;
+/// Bytes of groups for which [`wish_of`] asks no pool.
+const GROUPS_BYTES: usize = 4 << 20;
 
 /// See the module.
 pub(crate) struct Partitions {
@@ -220,11 +219,8 @@ impl Partitions {
         if self.level == 0 {
             return Ok(Wish::Anyway);
         }
-        let mut bytes: usize = self.tables.iter().map(|table| held(table, 1)).sum();
-        for array in values.iter().flatten() {
-            bytes = bytes.saturating_add(array.to_data().get_slice_memory_size()?);
-        }
-        if bytes <= GROUPS_BYTES {
+        let bytes = bytes_with(self.tables.iter().map(|table| held(table, 1)).sum(), values)?;
+        if wish_of(bytes) == Wish::Anyway {
             return Ok(Wish::Anyway);
         }
         if self.is_several.load(Ordering::Relaxed) {
@@ -253,6 +249,24 @@ impl Partitions {
     pub(crate) fn into_tables(self) -> impl Iterator<Item = Partition> {
         self.tables.into_iter().map(Mutex::into_inner)
     }
+}
+
+/// Bytes of groups that have so many, with these values that come to them.
+///
+/// # Errors
+/// None for the types that values have.
+pub(super) fn bytes_with(held: usize, values: &[Vec<ArrayRef>]) -> Result<usize> {
+    let mut bytes = held;
+    for array in values.iter().flatten() {
+        bytes = bytes.saturating_add(array.to_data().get_slice_memory_size()?);
+    }
+    Ok(bytes)
+}
+
+/// How groups that came from a file take rows where they have so many bytes with these, and none of them may leave: a group has to be there as a
+/// whole once, so little is taken whether the pool has it or not. One that is larger fails where the pool has no more.
+pub(super) fn wish_of(bytes: usize) -> Wish {
+    if bytes <= GROUPS_BYTES { Wish::Anyway } else { Wish::IfFree }
 }
 
 /// Bytes of a table that has so many groups; none of one that has fewer.

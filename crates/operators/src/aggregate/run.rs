@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 
 use super::partition::{Files, Partition, Portion};
 use super::partitions::{
-    GROUPS_BYTES, Order, PARTITIONS, Partitions, all_rows, scratch_bytes, scratch_bytes_for, whole,
+    Order, PARTITIONS, Partitions, all_rows, bytes_with, scratch_bytes, scratch_bytes_for, whole, wish_of,
 };
 use super::spec::{Rows, Spec};
+use super::turns::{Turn, Turns};
 use super::waiting::Waiting;
 use crate::growing::{Growing, is_little};
 use crate::hash_table::hash::Secret;
@@ -256,16 +257,25 @@ impl Stream<'_> {
 pub(crate) struct Left {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Files,
-    pub(crate) work: Mutex<Vec<Work>>,
+    pub(crate) turns: Arc<Turns>,
+}
+
+/// What was made of a file.
+enum Made {
+    /// Tables of its groups, by their hashes.
+    Divided(Partitions),
+    /// A table of some of its groups, and those that had no room in it.
+    Block(Box<Partition>, Growing),
 }
 
 impl Left {
     /// Batches of results, until there is no work left.
     pub(crate) fn batches(self: Arc<Self>) -> impl futures::Stream<Item = Result<RecordBatch>> {
-        futures::stream::try_unfold(self, |left| async move {
+        let turn = Turn::of(&self.turns);
+        futures::stream::try_unfold((self, turn), |(left, mut turn)| async move {
             loop {
-                let Some(work) = left.work.lock().pop() else { return Ok::<_, DataFusionError>(None) };
-                match work {
+                let Some(taken) = turn.take() else { return Ok::<_, DataFusionError>(None) };
+                match taken.work {
                     Work::Table(mut table) => {
                         let batch = table.take_batch(&left.spec, &left.spec.schema, false)?;
                         let rows = left.files.batch_rows;
@@ -277,11 +287,23 @@ impl Left {
                         let slices = futures::stream::iter(slices).inspect_ok(move |_| {
                             let _charged = &table;
                         });
-                        return Ok(Some((slices, left)));
+                        return Ok(Some((slices, (left, turn))));
                     }
-                    Work::File { file, secret, level } => {
-                        let more = left.read(file, secret, level).await?;
-                        left.work.lock().extend(more);
+                    Work::File { ref file, secret, level } => {
+                        let read = left.read(file, secret, level).await;
+                        match read {
+                            Ok(made) => {
+                                // The file goes before the last of what was made of it is written.
+                                drop(taken);
+                                left.turns.add(left.work_of(made, secret, level)?);
+                            }
+                            Err(error) if is_full(&error) => {
+                                if turn.give_back(taken, error)? {
+                                    return Ok(None);
+                                }
+                            }
+                            Err(error) => return Err(error),
+                        }
                     }
                 }
             }
@@ -289,36 +311,45 @@ impl Left {
         .try_flatten()
     }
 
-    /// Makes tables of a file.
-    async fn read(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
-        if is_little(&file) {
-            return Ok(vec![Work::Table(Box::new(self.read_little(file, secret).await?))]);
+    /// Makes tables of a file, which stays as it is.
+    async fn read(&self, file: &Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Made> {
+        if is_little(file) {
+            return Ok(Made::Block(Box::new(self.read_little(file, secret).await?), Growing::default()));
         }
         if level > LEVELS_MAX {
-            return self.read_block(file, secret, level).await;
+            return self.read_block(file, secret).await;
         }
         let tables = Partitions::new(&self.spec, secret, &self.files, level)?;
         let mut order = Order::default();
-        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
+        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(file), None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let rows = self.spec.partial_rows(&batch)?;
             tables.add(&self.spec, &self.files, &rows, None, 0, &mut order)?;
         }
-        // The file goes before the last of what was made of it is written.
-        drop(batches);
-        settled(tables, &self.spec, &self.files, level)
+        Ok(Made::Divided(tables))
+    }
+
+    /// The work with what was made of a file that was divided so often.
+    fn work_of(&self, made: Made, secret: Secret, level: usize) -> Result<Vec<Work>> {
+        match made {
+            Made::Divided(tables) => settled(tables, &self.spec, &self.files, level),
+            Made::Block(table, others) => {
+                let left = others.finish()?.map(|file| Work::File { file, secret, level });
+                Ok(left.into_iter().chain([Work::Table(table)]).collect())
+            }
+        }
     }
 
     /// Makes a table of some groups of a file that no hash divides: of as many as there is room for, and of those of one batch at least.
     /// Rows of the others are left in another file, which has its turn when the table has gone.
-    async fn read_block(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
+    async fn read_block(&self, file: &Arc<dyn SpillFile>, secret: Secret) -> Result<Made> {
         let Files { manager, memory, blocks, .. } = &self.files;
         blocks.add(1);
         let mut table = Partition::new(&self.spec, secret, memory)?;
         let (mut hashes, mut rows, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         let mut charge = memory.charge();
         let (mut others, mut has_room) = (Growing::default(), true);
-        let mut batches = manager.read_spill_as_stream_unbuffered(file, None)?;
+        let mut batches = manager.read_spill_as_stream_unbuffered(Arc::clone(file), None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let partial = self.spec.partial_rows(&batch)?;
             let count = partial.packed.len();
@@ -345,19 +376,15 @@ impl Left {
             }
             charge.settle(scratch_bytes(&hashes, &rows, &ids));
         }
-        // The file goes before the last of the other one is written.
-        drop(batches);
-        let left = others.finish()?.map(|file| Work::File { file, secret, level });
-        // From the end: results leave first.
-        Ok(left.into_iter().chain([Work::Table(Box::new(table))]).collect())
+        Ok(Made::Block(Box::new(table), others))
     }
 
     /// Makes a table of a file that is not worth dividing.
-    async fn read_little(&self, file: Arc<dyn SpillFile>, secret: Secret) -> Result<Partition> {
+    async fn read_little(&self, file: &Arc<dyn SpillFile>, secret: Secret) -> Result<Partition> {
         let mut table = Partition::new(&self.spec, secret, &self.files.memory)?;
         let (mut hashes, mut rows, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         let mut charge = self.files.memory.charge();
-        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
+        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(file), None)?;
         while let Some(batch) = batches.next().await.transpose()? {
             let batch = self.spec.partial_rows(&batch)?;
             let count = batch.packed.len();
@@ -391,6 +418,6 @@ fn add_known(
     let values = values.collect::<Result<Vec<_>>>()?;
     let (rows, filters) = (&known.values()[..], &partial.filters[..]);
     let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None };
-    let wish = if table.bytes() <= GROUPS_BYTES { Wish::Anyway } else { Wish::IfFree };
+    let wish = wish_of(bytes_with(table.bytes(), &values)?);
     table.add_known(&portion, wish, ids)
 }

@@ -1,4 +1,19 @@
 //! The groups of a table: their keys, and a number for each.
+//!
+//! ```text
+//!   directory   | tags, ids | tags, ids | ...        hash -> id; 6.1 bytes a group when full
+//!                       id |
+//!                          v
+//!   words       | k k k k k k k k | ...              4, 8 or 16 bytes each, at the place of the id: their hashes are made again
+//!
+//!   or bytes    | key | key | ...                    their bytes, and 4 where each ends
+//!   hashes      | h   | h   | ...                    8 bytes each, beside bytes alone, which are not read again when it grows
+//!
+//!   states      | s   | s   | ...                    of the caller, at the place of the id
+//! ```
+//!
+//! An id is the number of groups before it, so that results leave as the arrays that keys and states are. The group of NULL, of a column alone, has
+//! an id and a key that means nothing, and is in no directory.
 
 use arrow::error::ArrowError;
 

@@ -41,9 +41,21 @@ impl Secret {
         Self(STUCK)
     }
 
+    /// By which words have hashes of their own but for the bits that tags are made of: chunks and slots are found as by any other, and tags
+    /// tell no entry from another one.
     #[cfg(test)]
-    fn is_colliding(self) -> bool {
-        matches!(self.0, COLLIDING | STUCK)
+    pub(crate) fn same_tag() -> Self {
+        Self(SAME_TAG)
+    }
+
+    /// The hash that a test has asked for, where one has; `hash` gives that of the same by another secret.
+    #[cfg(test)]
+    fn asked_for(self, hash: impl Fn(Self) -> u64) -> Option<u64> {
+        match self.0 {
+            COLLIDING | STUCK => Some(FIRST),
+            SAME_TAG => Some((hash(Self(SECOND)) & !TAG_BITS) | TAG),
+            _ => None,
+        }
     }
 
     /// The hash of NULL, where that is no part of a key's bytes.
@@ -56,6 +68,14 @@ impl Secret {
 const COLLIDING: u64 = 0xC011_1DE5;
 #[cfg(test)]
 const STUCK: u64 = COLLIDING + 1;
+#[cfg(test)]
+const SAME_TAG: u64 = COLLIDING + 2;
+/// The bits that tags are made of: eight of a directory's, ten of a table's of all rows.
+#[cfg(test)]
+const TAG_BITS: u64 = (1 << 10) - 1;
+/// What they are by [`SAME_TAG`].
+#[cfg(test)]
+const TAG: u64 = 0xA3;
 
 /// The two halves of a product, one over the other.
 #[inline]
@@ -109,8 +129,8 @@ impl Word for u64 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
         #[cfg(test)]
-        if secret.is_colliding() {
-            return FIRST;
+        if let Some(asked_for) = secret.asked_for(|other| self.hash(other)) {
+            return asked_for;
         }
         fold(self ^ secret.0, FIRST)
     }
@@ -130,8 +150,8 @@ impl Word for u128 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
         #[cfg(test)]
-        if secret.is_colliding() {
-            return FIRST;
+        if let Some(asked_for) = secret.asked_for(|other| self.hash(other)) {
+            return asked_for;
         }
         let low = fold(self as u64 ^ secret.0, FIRST);
         fold(low ^ (self >> 64) as u64, SECOND)
@@ -152,8 +172,8 @@ impl Word for u128 {
 #[inline]
 pub(crate) fn of_bytes(bytes: &[u8], secret: Secret) -> u64 {
     #[cfg(test)]
-    if secret.is_colliding() {
-        return FIRST;
+    if let Some(asked_for) = secret.asked_for(|other| of_bytes(bytes, other)) {
+        return asked_for;
     }
     let mut hash = fold(secret.0 ^ bytes.len() as u64, SECOND);
     let mut rest = bytes;
@@ -188,6 +208,25 @@ mod tests {
                 assert!(seen.len() > 120, "{step} {shift}: {}", seen.len());
             }
         }
+    }
+
+    #[test]
+    fn hashes_of_one_tag_differ_elsewhere() {
+        let secret = Secret::same_tag();
+        let texts = (0..256_u64).map(|number| of_bytes(&number.to_le_bytes()[..2], secret));
+        let hashes: [Vec<u64>; 4] = [
+            (0..256_u32).map(|number| number.hash(secret)).collect(),
+            (0..256_u64).map(|number| number.hash(secret)).collect(),
+            (0..256_u128).map(|number| number.hash(secret)).collect(),
+            texts.collect(),
+        ];
+        for hashes in hashes {
+            assert!(hashes.iter().all(|hash| hash & TAG_BITS == TAG), "{hashes:?}");
+            assert_eq!(hashes.iter().map(|hash| hash >> 32).collect::<HashSet<u64>>().len(), 256);
+        }
+        // By the next one tags are different again.
+        let tags: HashSet<u64> = (0..256_u64).map(|number| number.hash(secret.next()) & TAG_BITS).collect();
+        assert!(tags.len() > 120, "{}", tags.len());
     }
 
     #[test]

@@ -115,7 +115,15 @@ pub(crate) enum Keys {
     Bytes(ByteKeys),
 }
 
-/// Runs of bytes, one behind the other.
+/// Runs of bytes, one behind the other: keys that are texts, or rows of columns of which some are.
+///
+/// ```text
+///   bytes   | k k k | k k k k k | | k k | ...        as long as they are; the third has none
+///                   ^           ^ ^     ^
+///   ends    |   3   |     8     |8| 10  | ...        4 bytes each: where a key ends, and the next one begins
+/// ```
+///
+/// No key has a pointer or a length of its own: it takes its bytes and 4.
 #[derive(Debug)]
 pub(crate) struct ByteKeys {
     pub(crate) bytes: Vec<u8>,

@@ -389,10 +389,55 @@ fn sort<W: Copy + Ord>(keys: &mut [W], rows: &mut [u32], order: &impl Fn((W, u32
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::HashMap;
 
     use super::*;
     use crate::hash_table::hash::Secret;
+    use crate::hash_table::scrambled;
+
+    thread_local! {
+        /// Keys that this thread has compared.
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A key whose comparisons are counted.
+    #[derive(Clone, Copy, Debug, Default, Eq)]
+    struct Counted(u64);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Word for Counted {
+        fn hash(self, secret: Secret) -> u64 {
+            self.0.hash(secret)
+        }
+
+        fn narrow(wide: u128) -> Self {
+            Self(wide as u64)
+        }
+
+        fn widen(self) -> u128 {
+            u128::from(self.0)
+        }
+    }
 
     fn by_key(left: (u32, u32), right: (u32, u32)) -> Ordering {
         left.0.cmp(&right.0)
@@ -425,7 +470,7 @@ mod tests {
         if !cfg!(miri) {
             sizes.extend([(1000, 1), (1000, 7), (5000, 4000), (20_000, 60_000)]);
         }
-        for secret in [Secret::random(), Secret::colliding()] {
+        for secret in [Secret::random(), Secret::colliding(), Secret::same_tag()] {
             for &(count, keys) in &sizes {
                 let key = |row: u32| (row.wrapping_mul(2_654_435_761) >> 7) % keys;
                 let all: Vec<u32> = (0..count).map(key).collect();
@@ -481,8 +526,41 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_tag_are_found_by_few_comparisons() {
+        let secret = Secret::same_tag();
+        let count: u32 = if cfg!(miri) { 1_000 } else { 20_000 };
+        let key = |number: u32| Counted(scrambled(u64::from(number)));
+        let by_number = |left: (Counted, u32), right: (Counted, u32)| left.0.cmp(&right.0);
+        let keys: Vec<Counted> = (0..count).map(key).collect();
+        let table = Unchained::new(keys, (0..count).collect(), 0, |key: Counted| key.hash(secret), by_number);
+        assert!(table.is_once());
+        let mut all = 0;
+        for number in 0..2 * count {
+            let hash = key(number).hash(secret);
+            let run = table.run(hash);
+            // No tag refuses what is not there.
+            assert_eq!(run, table.run_of_slot(table.slot_of(hash)), "{number}");
+            COMPARED.set(0);
+            let same = table.same(run, key(number));
+            let of_same = COMPARED.replace(0);
+            let (place, is_there) = table.only(run, key(number));
+            let of_only = COMPARED.replace(0);
+            let row = (number < count).then_some(number);
+            assert_eq!((table.rows(same).first().copied(), is_there.then(|| table.row(place))), (row, row));
+            assert!((same.end - same.start) as usize == usize::from(row.is_some()), "{number}: {same:?}");
+            // Some at once where there are no more; else, and at the end of all keys, their run is halved twice.
+            let halves = 2 * ((run.end - run.start).max(1).ilog2() as usize + 2);
+            assert!(of_same.max(of_only) <= halves.max(Counted::TOGETHER), "{of_same} and {of_only} of {run:?}");
+            all += of_same.max(of_only);
+        }
+        // A slot has two rows on average, one in seven of those that have a key more than four.
+        assert!(all <= 6 * 2 * count as usize, "{all} comparisons for {} keys", 2 * count);
+    }
+
+    #[test]
     fn tables_that_divide_the_hashes_become_one() {
-        for (secret, prefix) in [(Secret::random(), 1), (Secret::random(), 3), (Secret::colliding(), 2)] {
+        let secrets = [Secret::random(), Secret::random(), Secret::colliding(), Secret::same_tag()];
+        for (secret, prefix) in secrets.into_iter().zip([1, 3, 2, 2]) {
             // Some of them several times.
             let keys: Vec<u32> = (0..if cfg!(miri) { 300 } else { 3000 }).map(|row: u32| row * row % 2503).collect();
             let mut parts = vec![(Vec::new(), Vec::new()); 1 << prefix];

@@ -497,3 +497,31 @@ async fn tables<W: KeyWord>(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::hash_table::hash::Word;
+
+    #[test]
+    fn parts_are_made_by_all_workers_at_the_same_time() {
+        let (threads, secret) = (4, Secret::random());
+        // More than there are tasks: none waits behind another one.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2 * threads).build().unwrap();
+        for parts in [4_u32, 12] {
+            // Nobody leaves it until all workers are in it: if one began after another had ended, this would not end.
+            let barrier = Arc::new(Barrier::new(threads));
+            let make = move |keys: Vec<u32>, rows: Vec<u32>| {
+                barrier.wait();
+                Unchained::new(keys, rows, 0, |key: u32| key.hash(secret), |left, right| left.0.cmp(&right.0))
+            };
+            let scattered: Vec<(Vec<u32>, Vec<u32>)> = (0..parts).map(|part| (vec![part + 7], vec![part])).collect();
+            let made = runtime.block_on(tables(scattered, threads, make)).unwrap();
+            // In the order of the parts, whoever made them.
+            let found: Vec<(u32, u32)> = made.iter().map(|table| table.get(0)).collect();
+            assert_eq!(found, (0..parts).map(|part| (part + 7, part)).collect::<Vec<(u32, u32)>>());
+        }
+    }
+}

@@ -25,7 +25,9 @@ use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures::StreamExt;
 
-use super::{BATCH_ROWS, LIVE, MOST, ON_THEIR_WAY, UNLIMITED, VALUE, WORTH_A_LOOK, agree, column, values};
+use super::{
+    BATCH_ROWS, LIVE, MOST, ON_THEIR_WAY, UNLIMITED, VALUE, WORTH_A_LOOK, agree, agree_but_for, column, values,
+};
 
 /// How rows are joined.
 #[derive(Clone, Debug)]
@@ -216,5 +218,8 @@ pub(super) fn check() {
         assert!(less.files > 0, "{case:?}");
         let over = less.real - limit as i64;
         assert!(over < 2 * ON_THEIR_WAY, "{case:?}: {over} bytes more are held than may be");
+        // 16 K rows that are divided among files have their hashes, order and keys, half a mebibyte, beside the chunk of one that they came from, and
+        // what is written or read of one file at once is less than that chunk: 2 MiB, and as much again.
+        agree_but_for(2 * ON_THEIR_WAY, less.charged, less.real, &format!("{case:?} of {limit}"));
     }
 }

@@ -18,8 +18,8 @@ use pg_query::protobuf::{
 };
 
 use super::{
-    Done, check, constraint_kind, defaults, definition, dependents, exists, named_sequence, options, primary_key,
-    relation_name, retype, sequence, unique,
+    Done, check, constraint_kind, defaults, definition, dependents, exists, index, named_sequence, options,
+    primary_key, relation_name, retype, sequence, unique,
 };
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
@@ -39,10 +39,11 @@ pub(super) fn no_alter() -> Error {
     Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv")
 }
 
-/// 0A000 for ALTER INDEX, which is parsed as ALTER TABLE.
+/// 0A000 for ALTER INDEX, which is parsed as ALTER TABLE; RENAME is a statement of its own.
 fn refuse_index(kind: i32) -> Result<()> {
     if kind == ObjectType::ObjectIndex as i32 {
-        return Err(Error::unsupported("ALTER INDEX is not supported").with_hint("DROP INDEX, then CREATE INDEX."));
+        return Err(Error::unsupported("ALTER INDEX of anything but the name is not supported")
+            .with_hint("DROP INDEX, then CREATE INDEX."));
     }
     Ok(())
 }
@@ -623,12 +624,23 @@ pub(super) fn rename(
     statement: &RenameStmt,
     in_block: bool,
 ) -> Result<Done> {
-    refuse_index(statement.rename_type)?;
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
+    // By either word, PostgreSQL renames either.
+    let (is_named, tag) = match ObjectType::try_from(statement.rename_type) {
+        Ok(ObjectType::ObjectIndex) => (true, "ALTER INDEX"),
+        Ok(ObjectType::ObjectTable) => (true, "ALTER TABLE"),
+        _ => (false, "ALTER TABLE"),
+    };
+    if is_named
+        && state.table(&name).is_none()
+        && index::rename::rename(engine, transaction, (&name, statement), in_block)?
+    {
+        return Ok(Done::tag(tag));
+    }
     let Some(region) = alterable(&state, &name, statement.missing_ok, false)? else {
         return Ok(Done::notice(
-            "ALTER TABLE",
+            tag,
             ErrorCode::SuccessfulCompletion,
             format!("relation \"{name}\" does not exist, skipping"),
         ));
@@ -648,7 +660,7 @@ pub(super) fn rename(
             }
             schema.columns[ordinal].name.clone_from(&statement.newname);
         }
-        Ok(ObjectType::ObjectTable) => {
+        Ok(ObjectType::ObjectTable | ObjectType::ObjectIndex) => {
             if state.is_relation(&statement.newname) {
                 return Err(exists(&statement.newname));
             }
@@ -674,5 +686,5 @@ pub(super) fn rename(
     }
     let when = if in_block { When::InBlock } else { When::AtOnce(None) };
     apply(engine, transaction, &name, &region, schema, &Counting::default(), when)?;
-    Ok(Done::tag("ALTER TABLE"))
+    Ok(Done::tag(tag))
 }

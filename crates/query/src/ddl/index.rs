@@ -6,6 +6,8 @@
 
 mod included;
 mod order;
+pub(super) mod reindex;
+pub(super) mod rename;
 mod storage;
 
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{DropStmt, IndexStmt};
 
 use super::{Done, alter, exists, object_name, relation_name};
-use crate::catalog::CatalogState;
+use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::index_rows::{self, IndexExpressions, Planned};
 use crate::index_text::{self, Text};
@@ -46,7 +48,8 @@ pub(super) async fn create(
     let table = relation_name(statement.relation.as_ref())?;
     let region = Arc::clone(state.grid(&table)?);
     if table == alter::PLAIN_KEYS {
-        return Err(alter::no_alter());
+        return Err(Error::unsupported("an index on kv, the plain keys of the RESP door, is not supported")
+            .with_hint("Keep values that are looked for in a table of your own: its rows are keys too."));
     }
     let kind = kind(&statement.access_method)?;
     check_form(statement, kind)?;
@@ -191,7 +194,16 @@ pub(super) async fn make(
         }
         tokio::task::yield_now().await;
     }
-    transaction.writes.check_values(region).map_err(|error| cannot_create(&definition.name, error))?;
+    // The same of the rows that this transaction has written.
+    let mut goes_on = false;
+    while !transaction
+        .writes
+        .check_values_step(region, goes_on)
+        .map_err(|error| cannot_create(&definition.name, error))?
+    {
+        goes_on = true;
+        tokio::task::yield_now().await;
+    }
     region.complete_index(&definition);
     if definition.unique.is_some() {
         // From now on it is what ON CONFLICT can name.
@@ -279,6 +291,14 @@ fn column(schema: &TableSchema, name: &str) -> Result<usize> {
     })
 }
 
+/// The table in memory whose primary key has this name.
+pub(super) fn table_of_key(state: &CatalogState, name: &str) -> Option<String> {
+    state.tables().find_map(|(table, found)| match found {
+        Table::Grid(region) if region.schema().key_name == name => Some(table.to_owned()),
+        Table::Grid(_) | Table::File(_) | Table::Sharded(_) => None,
+    })
+}
+
 /// DROP INDEX
 pub(super) fn drop(
     engine: &Engine,
@@ -310,13 +330,7 @@ pub(super) fn drop(
                     .with_hint("Use DROP SEQUENCE to remove a sequence."));
             }
             None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
-                let has_key = |region: &&Arc<Region>| region.schema().key_name == name;
-                let mut tables = state.tables().filter_map(|(_, table)| match table {
-                    crate::catalog::Table::Grid(region) => Some(region),
-                    crate::catalog::Table::File(_) | crate::catalog::Table::Sharded(_) => None,
-                });
-                let table = tables.find(has_key).map_or_else(String::new, |region| region.schema().name.clone());
-                return Err(required(name, &table));
+                return Err(required(name, &table_of_key(&state, name).unwrap_or_default()));
             }
             None if statement.missing_ok => {
                 let message = format!("index \"{name}\" does not exist, skipping");

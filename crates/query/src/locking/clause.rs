@@ -20,6 +20,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
 use crate::select::joins::nullable_sides;
 use crate::select::names::folded;
+use crate::select::{KEY_SHARE_MARK, NO_KEY_UPDATE_MARK};
 use crate::transaction::Policy;
 
 /// One clause of a query.
@@ -69,26 +70,32 @@ pub(super) fn of_tree(node: &SelectStmt) -> Result<Vec<Clause>> {
     Ok(clauses)
 }
 
-/// The clauses of a subquery, from DataFusion's tree, which knows two of the four.
+/// The clauses of a subquery, from DataFusion's tree, which knows two of the four: of the others the spelling is a name in OF.
 pub(super) fn of_query(locks: &[LockClause]) -> Result<Vec<Clause>> {
     let clause = |lock: &LockClause| {
-        let strength = match lock.lock_type {
+        let parts = lock.of.iter().flat_map(|name| &name.0).filter_map(|part| part.as_ident());
+        let mut of: Vec<String> = parts.map(folded).collect();
+        let marked = match of.first().map(String::as_str) {
+            Some(NO_KEY_UPDATE_MARK) => Some(Strength::NoKeyUpdate),
+            Some(KEY_SHARE_MARK) => Some(Strength::KeyShare),
+            _ => None,
+        };
+        if marked.is_some() {
+            of.remove(0);
+        }
+        let strength = marked.unwrap_or(match lock.lock_type {
             LockType::Update => Strength::Update,
             LockType::Share => Strength::Share,
-        };
+        });
         let policy = match lock.nonblock {
             None => Policy::Wait,
             Some(NonBlock::SkipLocked) => Policy::Skip,
             Some(NonBlock::Nowait) => Policy::Fail,
         };
-        let of = match lock.of.as_ref().map(|name| &name.0[..]) {
-            None => Vec::new(),
-            Some([part]) => part.as_ident().map(folded).into_iter().collect(),
-            Some(_) => {
-                let message = format!("{} must specify unqualified relation names", strength.clause());
-                return Err(Error::new(ErrorCode::SyntaxError, message));
-            }
-        };
+        if of.len() > 1 {
+            let message = format!("{} must specify unqualified relation names", strength.clause());
+            return Err(Error::new(ErrorCode::SyntaxError, message));
+        }
         Ok(Clause { strength, policy, of })
     };
     locks.iter().map(clause).collect()

@@ -142,6 +142,24 @@ fn lookup_joins_give_what_hash_joins_give() {
 }
 
 #[test]
+fn the_items_of_an_array_are_looked_up() {
+    let engine = engine();
+    testing::alone(&engine, "CREATE TABLE big_copy AS SELECT * FROM big").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    for sql in [
+        "SELECT big.* FROM unnest('{5,700,NULL,-1,5}'::integer[]) AS n (id) JOIN big ON big.id = n.id",
+        "WITH n AS (SELECT id FROM unnest('{5,700}'::integer[], '{a,b}'::text[]) AS u (id, s)) \
+         SELECT big.* FROM big, n WHERE big.id = n.id",
+    ] {
+        let (found, shown) = runtime.block_on(run(&engine, sql));
+        let (expected, _) = runtime.block_on(run(&engine, &unkeyed(sql)));
+        assert!(shown.contains("LookupJoinExec"), "{sql}\n{shown}");
+        assert_eq!(found, expected, "{sql}");
+        assert!(!found.is_empty(), "{sql}");
+    }
+}
+
+#[test]
 fn an_index_by_hash_is_asked_for_equal_values() {
     let engine = engine();
     for sql in ["CREATE TABLE big_copy AS SELECT * FROM big", "CREATE INDEX big_s ON big USING hash (s)"] {

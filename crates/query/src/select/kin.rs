@@ -43,7 +43,8 @@ fn says_json(text: &str) -> bool {
 }
 
 fn has_json(fields: &Fields) -> bool {
-    fields.iter().any(|field| matches!(sql_type_of(field), Some(SqlType::Scalar(ScalarType::Json | ScalarType::Jsonb))))
+    let is_json = |found: SqlType| matches!(found.scalar(), ScalarType::Json | ScalarType::Jsonb);
+    fields.iter().any(|field| sql_type_of(field).is_some_and(is_json))
 }
 
 /// Looks for tables that have columns of json.
@@ -68,7 +69,13 @@ fn mark(expr: &mut Expr) -> ControlFlow<()> {
             let results = conditions.iter().map(|when| &when.result).chain(else_result.as_deref());
             known_of(results)
         }
-        Expr::Function(function) if is_meeting(function) => known_of(args_of(function)),
+        Expr::Function(function) if is_meeting(function) => {
+            let known = known_of(args_of(function));
+            if let Some(known) = &known {
+                mark_quoted(function, known);
+            }
+            known
+        }
         _ => None,
     };
     if let Some(known) = known {
@@ -76,6 +83,21 @@ fn mark(expr: &mut Expr) -> ControlFlow<()> {
         *expr = call(KIN, vec![value, known]);
     }
     ControlFlow::Continue(())
+}
+
+/// Marks quoted literals among arguments that are compared: beside an array they are arrays.
+fn mark_quoted(function: &mut Function, known: &Expr) {
+    let is_compared = function.name.0.last().and_then(|part| part.as_ident());
+    let is_compared = is_compared.is_some_and(|name| folded(name) != "coalesce");
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    for arg in list.args.iter_mut().filter(|_| is_compared) {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = arg
+            && matches!(value, Expr::Value(of) if matches!(of.value, Value::SingleQuotedString(_)))
+        {
+            let quoted = std::mem::replace(value, Expr::value(Value::Null));
+            *value = call(KIN, vec![quoted, known.clone()]);
+        }
+    }
 }
 
 /// The first value whose type does not follow from the others'.

@@ -8,12 +8,20 @@ use std::borrow::Cow;
 use ashlar_base::{Error, Result};
 use pg_query::protobuf::{ScanToken, Token};
 
+use crate::grammar::may_lock;
+
 mod items;
 mod json;
 
 /// Marks the operand of `BETWEEN` behind which `SYMMETRIC` was said: an operator that PostgreSQL has no more, and that
 /// `rewrite` takes away again.
 pub(super) const SYMMETRIC_MARK: &str = "!!";
+
+/// Two of the four strengths of locks, as the first part of a name behind `OF` of the next stronger ones that the parser knows; no user can
+/// write it.
+pub(crate) const NO_KEY_UPDATE_MARK: &str = "\u{1}no key update";
+/// See [`NO_KEY_UPDATE_MARK`].
+pub(crate) const KEY_SHARE_MARK: &str = "\u{1}key share";
 
 /// The text in plain spelling.
 ///
@@ -112,6 +120,10 @@ fn respelt(text: &str, tokens: &[ScanToken], number: usize, word: &str) -> Resul
             }
             _ => None,
         },
+        Token::For => lock(tokens, number).map(|(lock, words)| {
+            behind = words;
+            lock
+        }),
         Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
         Token::Usconst | Token::Uident => {
             let mut escape = '\\';
@@ -128,6 +140,21 @@ fn respelt(text: &str, tokens: &[ScanToken], number: usize, word: &str) -> Resul
         _ => None,
     };
     Ok(replacement.map(|replacement| (replacement, behind)))
+}
+
+/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, where the token with this number begins one, and how many tokens behind it belong to it.
+fn lock(tokens: &[ScanToken], number: usize) -> Option<(String, usize)> {
+    let is = |place: usize, word: Token| tokens.get(number + place).is_some_and(|token| token.token() == word);
+    let (strength, mark, words) = if is(1, Token::No) && is(2, Token::Key) && is(3, Token::Update) {
+        ("UPDATE", NO_KEY_UPDATE_MARK, 3)
+    } else if is(1, Token::Key) && is(2, Token::Share) {
+        ("SHARE", KEY_SHARE_MARK, 2)
+    } else {
+        return None;
+    };
+    // Tables that are named stand behind the mark.
+    let (dot, words) = if is(words + 1, Token::Of) { (".", words + 1) } else { ("", words) };
+    Some((format!("FOR {strength} OF \"{mark}\"{dot}"), words))
 }
 
 /// The words before lists of groups: the last one of GROUPING SETS.
@@ -229,6 +256,7 @@ fn is_suspicious(text: &str) -> bool {
         || text.as_bytes().windows(2).any(is_glued)
         || (text.contains('\'') && text.contains(['\n', '\r']))
         || has_number()
+        || (lower.contains("key") && may_lock(text))
 }
 
 /// What operators are made of.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::backend::{Nothing, Settings};
+use ashlar_shard::backend::Nothing;
 use ashlar_shard::fleet::Fleet;
 use pg_query::NodeEnum;
 use pg_query::protobuf::IndexStmt;
@@ -112,7 +112,7 @@ async fn run(
     stop: impl Future<Output = Error> + Send,
 ) -> Result<()> {
     let mut stop = pin!(stop);
-    let settings = Settings::default();
+    let settings = resources.settings_of_shards();
     let lent = tokio::select! {
         biased;
         lent = fleet.lend((fleet.pool_of_queries(), None), server, &resources.role, &settings) => lent,

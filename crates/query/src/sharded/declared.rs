@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::times::StatementTime;
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::server::{Mapping, Server};
+use ashlar_shard::server::{GivenOption, Mapping, Server};
 use pg_query::NodeEnum;
 use pg_query::protobuf::RoleSpecType;
 
@@ -30,6 +30,24 @@ pub fn declare(engine: &Engine, fleet: &Arc<Fleet>, text: &str) -> Result<()> {
         one(engine, fleet, &parsed.node, &parsed.text, &resources)?;
     }
     Ok(())
+}
+
+/// Whether a text has a password in it: then its file is for nobody but its owner to read.
+///
+/// # Errors
+/// 42601 where it is no SQL.
+pub fn has_password(text: &str) -> Result<bool> {
+    for parsed in grammar::parse(text)? {
+        if let NodeEnum::CreateUserMappingStmt(statement) = &parsed.node {
+            let is_password = |option: &GivenOption| {
+                option.name == "password" && option.value.as_ref().is_some_and(|value| !value.reveal().is_empty())
+            };
+            if ddl::options(&statement.options)?.iter().any(is_password) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, resources: &StatementResources) -> Result<()> {

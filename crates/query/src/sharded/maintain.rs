@@ -9,7 +9,6 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::each_node_with_subqueries;
-use ashlar_shard::backend::Settings;
 use ashlar_shard::catalog::Known;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
@@ -23,7 +22,7 @@ use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_serve
 use super::rule_constraints::leaving;
 use super::stored_definition::{BETWEEN, StoredTable, changed, keep, kept_of};
 use super::{ShardedTable, concurrently};
-use crate::catalog::CatalogState;
+use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
@@ -81,6 +80,18 @@ pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
         found.extend(indexes.into_iter().map(|index| (index.idxname, table.clone())));
     }
     Ok(found)
+}
+
+/// Whether a sharded table has an index of this name, its key's among them.
+///
+/// # Errors
+/// Where what is kept of a table cannot be read.
+pub(crate) fn has_index(engine: &Engine, name: &str) -> Result<bool> {
+    let state = engine.catalog().current();
+    let Some(fleet) = state.fleet().filter(|_| state.has_sharded()) else { return Ok(false) };
+    let is_of_key = |table: &Table| matches!(table, Table::Sharded(table) if table.schema.key_name == name);
+    Ok(state.tables().any(|(_, table)| is_of_key(table))
+        || indexes(&fleet.catalog().known())?.iter().any(|(index, _)| index == name))
 }
 
 /// CREATE INDEX on a sharded table.
@@ -358,7 +369,7 @@ pub(crate) async fn upkeep(
             at_shard(&mut own.relation, shard);
             let rels = vec![pg_query::Node { node: Some(NodeEnum::VacuumRelation(own)) }];
             let text = statement_text(&NodeEnum::VacuumStmt(VacuumStmt { rels, ..statement.clone() }))?;
-            let (fleet, settings) = (&table.fleet, Settings::default());
+            let (fleet, settings) = (&table.fleet, resources.settings_of_shards());
             let from = (fleet.pool_of_queries(), None);
             let mut lease = fleet.lend(from, &shard.server, &resources.role, &settings).await?;
             lease.run(&text).await?;

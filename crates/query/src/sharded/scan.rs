@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
-use ashlar_base::{Error, SqlType};
+use ashlar_base::{ColumnDef, Error, SqlType};
 use ashlar_functions::error::external;
-use ashlar_shard::backend::{ReadType, Settings};
+use ashlar_shard::backend::{Carried, ReadType, Settings};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::rules::ShardId;
 use ashlar_shard::snapshot::{Moment, Readers};
@@ -54,6 +54,8 @@ pub struct Asking {
     pub moment: Option<Arc<Moment>>,
     /// Whether he reads replicas.
     pub reads_replicas: bool,
+    /// What he gives shards of settings: policies of theirs may ask for it.
+    pub carried: Carried,
     /// What was read over the connections of his transaction, before the plan runs.
     pub(crate) own: OnceLock<Arc<Own>>,
     /// The right to read while other statements run, as long as anybody may.
@@ -113,6 +115,8 @@ pub(super) struct Scanned {
     pub(super) conditions: Option<usize>,
     /// What stands behind the conditions, where rows are those of groups that each shard has made.
     pub(super) grouping: Option<String>,
+    /// The order of which each shard gives its first rows, and how many of them.
+    pub(super) first: Option<(String, i64)>,
 }
 
 /// See the module.
@@ -192,6 +196,38 @@ impl ShardScanExec {
             selected: None,
             conditions: None,
             grouping: Some(grouping),
+            first: None,
+        }))
+    }
+
+    /// The same, not executed yet, of no more than the first `fetch` rows of each shard in an order of columns. `None`: it has other rows than
+    /// those that are sorted, which `conditions` are all that chooses.
+    pub(super) fn first_rows(&self, order: String, fetch: i64, conditions: usize) -> Option<Self> {
+        let scanned = self.scanned.as_ref();
+        // Where it reads more than columns, a name in ORDER BY may be that of something else.
+        let is_plain = scanned.selected.is_some() && !scanned.is_limited && self.told.is_empty();
+        if !is_plain || scanned.conditions != Some(conditions) {
+            return None;
+        }
+        let part = |part: &ShardPart| ShardPart {
+            shard: part.shard,
+            server: Arc::clone(&part.server),
+            text: format!("{} ORDER BY {order} LIMIT {fetch}", part.text),
+        };
+        Some(Self::new(Scanned {
+            table: Arc::clone(&scanned.table),
+            schema: Arc::clone(&scanned.schema),
+            ordinals: scanned.ordinals.clone(),
+            types: Arc::clone(&scanned.types),
+            parts: scanned.parts.iter().map(part).collect(),
+            is_conditional: scanned.is_conditional,
+            is_limited: true,
+            rows: scanned.rows,
+            orders_text: scanned.orders_text,
+            selected: None,
+            conditions: None,
+            grouping: None,
+            first: Some((order, fetch)),
         }))
     }
 
@@ -203,6 +239,11 @@ impl ShardScanExec {
     /// The table that it reads.
     pub(super) fn table(&self) -> &Arc<ShardedTable> {
         &self.scanned.table
+    }
+
+    /// The column of the table that one of its columns is; `None` for what tells versions of rows apart.
+    pub(super) fn column(&self, index: usize) -> Option<&ColumnDef> {
+        self.scanned.table.schema.columns.get(*self.scanned.ordinals.get(index)?)
     }
 
     /// Rows of the table on those shards, as far as was known when it was planned.
@@ -233,7 +274,7 @@ impl ShardScanExec {
 
 impl DisplayAs for ShardScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scanned { table, schema, parts, .. } = self.scanned.as_ref();
+        let Scanned { table, schema, parts, first, .. } = self.scanned.as_ref();
         let servers: Vec<&str> = parts.iter().map(|part| &*part.server).collect();
         write!(f, "ShardScanExec: table={}, shards=[{}]", table.schema.name, servers.join(", "))?;
         let keys = self.told.iter().flat_map(|filter| filter.children());
@@ -241,6 +282,9 @@ impl DisplayAs for ShardScanExec {
         let columns: Vec<&str> = columns.map(|column| schema.field(column).name().as_str()).collect();
         if !columns.is_empty() {
             write!(f, ", keys of joins=[{}]", columns.join(", "))?;
+        }
+        if let Some((order, fetch)) = first {
+            write!(f, ", sort=[{order}], fetch={fetch}")?;
         }
         match parts.first() {
             Some(part) => write!(f, ", remote={}", part.text),
@@ -445,10 +489,16 @@ impl ShardReader {
 
 /// Borrows a connection, with the snapshot that is to be read.
 async fn lend(scanned: &Scanned, server: &Arc<str>, asking: &Asking) -> ashlar_base::Result<Lease> {
-    let (fleet, settings) = (&scanned.table.fleet, Settings::default());
+    let (fleet, carried) = (&scanned.table.fleet, asking.carried.clone());
+    let settings = Settings { carried, ..Settings::default() };
     let (from, role) = ((fleet.pool_of_queries(), None), &asking.role);
     let lease = match &asking.moment {
-        Some(moment) => moment.lend(server).await?,
+        Some(moment) => {
+            let mut lease = moment.lend(server).await?;
+            // Whoever took the snapshot has none of them.
+            lease.queue_settings(&settings);
+            lease
+        }
         None if asking.reads_replicas => fleet.lend_for_reading(from, server, role, &settings).await?,
         None => fleet.lend(from, server, role, &settings).await?,
     };

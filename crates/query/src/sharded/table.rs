@@ -1,8 +1,8 @@
 //! A sharded table as DataFusion sees it: a table provider that asks each shard for what a query needs of it.
 //!
-//! Projection, simple conditions and the limit are part of the text sent to a shard. Conditions are evaluated here
-//! again: those of a shard only save transferring rows. If rows are to be changed, each comes with the version that was
-//! read.
+//! Projection, simple conditions and the limit are part of the text sent to a shard; `aggregates` and `first_rows` add
+//! to it. Conditions are evaluated here again: those of a shard only save transferring rows. If rows are to be changed,
+//! each comes with the version that was read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl ShardedProvider {
             selected,
             conditions,
             grouping: None,
+            first: None,
         })))
     }
 

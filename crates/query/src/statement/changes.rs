@@ -69,6 +69,10 @@ pub(super) fn change(
     target: Option<&RangeVar>,
     declared: &[u32],
 ) -> Result<Statement> {
+    if is_of_cursor(&parsed.node) {
+        return Err(Error::unsupported("WHERE CURRENT OF a cursor is not supported")
+            .with_hint("FETCH the key of the row too, and name the row by it."));
+    }
     check_with(with)?;
     if let Some(table) = written_to(catalog, target) {
         return of_shards(engine, catalog, parsed, table, declared);
@@ -100,6 +104,16 @@ pub(super) fn change(
         _ => return Err(Error::internal("an UPDATE or a DELETE is parsed as one")),
     };
     Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
+}
+
+/// Whether it is an UPDATE or a DELETE of the row that a cursor stands on.
+pub(super) fn is_of_cursor(statement: &NodeEnum) -> bool {
+    let condition = match statement {
+        NodeEnum::UpdateStmt(statement) => statement.where_clause.as_ref(),
+        NodeEnum::DeleteStmt(statement) => statement.where_clause.as_ref(),
+        _ => None,
+    };
+    condition.is_some_and(|condition| matches!(condition.node, Some(NodeEnum::CurrentOfExpr(_))))
 }
 
 /// Plans an UPDATE or a DELETE of a sharded table whose rows are found here.

@@ -67,6 +67,10 @@ pub(super) fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCom
             if let Some(zone) = zone_of_interval(node)? {
                 return Ok(SessionCommand::Set { name: node.name.clone(), value: Some(zone), local: node.is_local });
             }
+            if node.args.len() > 1 && node.name.contains('.') {
+                let message = format!("SET {} takes only one argument", node.name);
+                return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+            }
             let values: Vec<String> = node.args.iter().filter_map(argument_text).collect();
             Ok(SessionCommand::Set { name: node.name.clone(), value: Some(values.join(", ")), local: node.is_local })
         }

@@ -13,6 +13,10 @@ pub(super) fn refusal(node: &NodeEnum, text: &str) -> Error {
             error.with_hint("Every user may do everything here. pg_dump --no-privileges leaves such statements out.")
         }
         NodeEnum::AlterOwnerStmt(_) => error.with_hint("pg_dump --no-owner leaves such statements out."),
+        NodeEnum::CheckPointStmt(_) => error.with_hint("Tables in memory are on no disk: there is nothing to write."),
+        NodeEnum::ClusterStmt(_) => {
+            error.with_hint("Rows in memory have no order. ORDER BY of a query gives them one.")
+        }
         NodeEnum::ViewStmt(_) => error.with_hint("Make a table of its rows with CREATE TABLE ... AS, or leave it out."),
         _ => error,
     }

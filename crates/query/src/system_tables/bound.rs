@@ -320,7 +320,7 @@ impl BoundFunction {
 
     /// Values of settings, as SHOW writes them. NULL for one that there is not, where that is asked for.
     fn settings(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
-        let known = &self.catalog.identity().settings;
+        let (known, own) = (&self.catalog.identity().settings, &self.catalog.identity().parameters);
         let names = cast(&args[0], &DataType::Utf8)?;
         let missing_ok = args.get(1).map(|array| cast(array, &DataType::Boolean)).transpose()?;
         let value = |(row, name): (usize, Option<&str>)| {
@@ -328,8 +328,10 @@ impl BoundFunction {
             if missing_ok.as_ref().is_some_and(|missing| missing.is_null(row)) {
                 return Ok(None);
             }
-            match known.iter().find(|setting| setting.name.eq_ignore_ascii_case(name)) {
-                Some(setting) => Ok(Some(setting.shown.clone())),
+            let setting = known.iter().find(|setting| setting.name.eq_ignore_ascii_case(name));
+            let parameter = || own.iter().find(|given| given.name.eq_ignore_ascii_case(name));
+            match setting.map(|setting| &*setting.shown).or_else(|| parameter().map(|given| &*given.value)) {
+                Some(value) => Ok(Some(value.to_owned())),
                 None if missing_ok.as_ref().is_some_and(|missing| missing.as_boolean().value(row)) => Ok(None),
                 None => {
                     let message = format!("unrecognized configuration parameter \"{name}\"");

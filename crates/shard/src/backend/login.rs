@@ -3,11 +3,13 @@
 //! Called once, by `Backend::connect`. What a session could see differently on a shard is set here: encoding, forms of
 //! dates and floats, isolation, timeouts that are ours to enforce.
 
+use std::sync::Arc;
+
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
-use postgres_protocol::escape::escape_literal;
+use postgres_protocol::escape::{escape_identifier, escape_literal};
 
 use super::{Backend, RowReader, SETTLED, Settings};
 
@@ -38,7 +40,8 @@ const LOOK: &str = "SELECT (CASE coalesce(pg_catalog.to_jsonb(d) ->> 'datlocprov
 /// `text`
 const TEXT: u32 = 25;
 
-/// Settings of whoever borrows it.
+/// Settings of whoever borrows it that are known from the login on. Others are not: what a connection was opened with is what DEFAULT is
+/// there, for everybody who has it later.
 fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
     [
         ("TimeZone", settings.time_zone.to_string()),
@@ -47,10 +50,18 @@ fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
     ]
 }
 
-/// What a session brings, by SET or SET LOCAL.
-pub(super) fn set_all(command: &str, settings: &Settings) -> String {
-    let set = |(name, value): (&str, String)| format!("{command} {name} TO {};", escape_literal(&value));
-    of_session(settings).into_iter().map(set).collect()
+/// What a session brings, by SET or SET LOCAL. `before`: what may be in force of others, and is not where this session does not bring it too.
+pub(super) fn set_all<'a>(command: &str, settings: &Settings, before: impl Iterator<Item = &'a Arc<str>>) -> String {
+    let set = |name: &str, value: &str| format!("{command} {name} TO {};", escape_literal(value));
+    let mut all: String = of_session(settings).iter().map(|(name, value)| set(name, value)).collect();
+    // Before the others: a name may be one of them in other letters.
+    for name in before.filter(|name| settings.carried.names().all(|brought| brought != *name)) {
+        all.push_str(&format!("{command} {} TO DEFAULT;", escape_identifier(name)));
+    }
+    for given in settings.carried.iter() {
+        all.push_str(&set(&escape_identifier(&given.name), &given.value));
+    }
+    all
 }
 
 impl Backend {
@@ -112,7 +123,7 @@ impl Backend {
     pub(crate) async fn renew(&mut self) -> Result<()> {
         let settings = Settings::default();
         self.queue_query("DISCARD ALL");
-        self.run(&set_all("SET", &settings)).await?;
+        self.run(&set_all("SET", &settings, std::iter::empty())).await?;
         // Names of statements of before are not given again: their count goes on.
         self.statements.forget_all();
         self.settings = settings;

@@ -69,7 +69,8 @@ pub fn partition_by(spec: &PartitionSpec) -> Result<(Strategy, Vec<String>)> {
         Ok(PartitionStrategy::Hash) => Strategy::Hash,
         Ok(PartitionStrategy::List) => Strategy::List,
         Ok(PartitionStrategy::Range) => Strategy::Range,
-        _ => return Err(Error::unsupported("this partitioning strategy is not supported")),
+        // The grammar takes no others.
+        _ => return Err(Error::internal("a partitioning strategy that is none")),
     };
     let columns = spec.part_params.iter().map(|element| match &element.node {
         Some(NodeEnum::PartitionElem(element))
@@ -229,7 +230,7 @@ fn key_columns(definition: &Definition<'_>, names: &[String]) -> Result<(Vec<usi
         let sql_type = definition.columns[at].sql_type;
         classes.push(KeyClass::of(sql_type).ok_or_else(|| {
             Error::unsupported(format!("column \"{name}\" of type {sql_type} cannot be a sharding key")).with_hint(
-                "A sharding key is of type smallint, integer, bigint, text, varchar, uuid, date or timestamp.",
+                "A sharding key is of type smallint, integer, bigint, text, varchar, uuid, date, timestamp or timestamptz.",
             )
         })?);
         key.push(at);

@@ -123,7 +123,8 @@ pub(super) enum Decided {
 
 /// Decides that a transaction commits on these databases, and commits what is open on the connection, at once.
 pub(super) async fn decide(backend: &mut Backend, transaction: Transaction, participants: &[Arc<str>]) -> Decided {
-    // What the others do with it is on their disks at once, so this has to be too.
+    // What the others do with it is on their disks at once, so this has to be too, and where the server's own commits are.
+    backend.queue_safe_commits();
     backend.queue_query(&format!(
         "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) \
          WHERE pg_catalog.current_setting('synchronous_commit') = 'off'; \

@@ -1,18 +1,23 @@
-//! Work that a large commit does before it holds the locks of all its partitions: making room, one partition at a time.
+//! Work that a large commit does before it holds the locks of all its partitions: making room, and looking whether others have
+//! changed what it writes, one partition at a time.
 //!
 //! Called by `commit`. Other threads wait for at most one partition meanwhile. The commit checks again once it holds
-//! all locks, because others may have used the room, or written rows, since.
+//! all locks, because others may have used the room, or written rows, since; it looks only at what they have written then.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ashlar_base::{PartitionId, Result};
+use ashlar_base::{PartitionId, Result, Timestamp};
 
+use super::read_key;
+use super::work::{ROWS_AT_ONCE, ROWS_IN_PIECE};
 use crate::memory::Charge;
+use crate::partition::Partition;
 use crate::rows::Spares;
+use crate::segment::Need;
 use crate::writeset::{Load, Staged};
 
-/// Rows of a partition up to which room for them is made under the commit's locks, behind the rows that are there.
+/// Rows of a partition up to which they go behind the rows that are there.
 const ROWS_BEHIND: usize = if cfg!(any(test, shuttle)) { 8 } else { 1024 };
 
 /// See the module.
@@ -20,28 +25,61 @@ pub(super) struct Ahead {
     /// Rows that were written one by one, by partition: see `Staged::by_partition`.
     pub(super) rows: Vec<u32>,
     pub(super) starts: Vec<u32>,
-    /// Segments with room for them, where a partition gets many.
-    pub(super) spares: HashMap<PartitionId, Spares>,
+    /// Room for them, by partition.
+    pub(super) rooms: HashMap<PartitionId, Room>,
+    /// What is known of the rows of each partition; empty where they are so few that all are looked at.
+    pub(super) briefs: Vec<Brief>,
     pub(super) charge: Charge,
 }
 
+/// Room for the rows of a partition.
+pub(super) enum Room {
+    /// Segments of their own.
+    Made(Spares),
+    /// What they take in each column. There was so much behind the rows that were there.
+    Behind(Vec<Need>),
+}
+
+/// What is known of the rows that are written in a partition.
+#[derive(Clone, Copy)]
+pub(super) struct Brief {
+    /// How many are not deletions.
+    pub(super) kept: usize,
+    /// When the first of their keys was read.
+    pub(super) read_at: Timestamp,
+    /// Nobody else had changed any of the keys by then. `None`: nobody has looked, or somebody had.
+    pub(super) same_at: Option<Timestamp>,
+}
+
 impl Ahead {
-    /// Makes room for what was written to a region.
+    /// Makes room for what was written to a region and, unless the commit does not care, looks whether others have changed that.
     ///
     /// # Errors
     /// 53200 over the memory bound, 54000 where a row is too large.
-    pub(super) fn new(staged: &Staged, loads: &[Load]) -> Result<Self> {
+    pub(super) fn new(staged: &Staged, loads: &[Load], is_blind: bool) -> Result<Self> {
         let charge = Charge::of_statement(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
-        let mut ahead = Self { rows, starts, spares: HashMap::new(), charge };
+        let mut ahead = Self { rows, starts, rooms: HashMap::new(), briefs: Vec::new(), charge };
+        let is_large = ahead.rows.len() > ROWS_AT_ONCE;
+        let stands = !staged.truncates() && staged.altered_at().is_none();
         let region = staged.region();
+        let columns = staged.schema().columns.len();
+        if is_large {
+            // Over the bound too: it is little beside the rows, and a full store must be able to delete.
+            let partitions = usize::from(region.partition_count());
+            let room = size_of::<(PartitionId, Room)>() + columns * size_of::<Need>();
+            let known = partitions * size_of::<Brief>() + ahead.rows.len().min(partitions) * room;
+            ahead.charge.resize(staged.list_bytes() + known);
+        }
         for partition in (0..region.partition_count()).map(PartitionId) {
             let written = &ahead.rows[ahead.range(partition)];
             let loaded: usize =
                 loads.iter().filter_map(|load| load.part(partition)).map(|part| part.live() as usize).sum();
             // A row that ends takes no room.
             let rows = || written.iter().filter(|&&row| !staged.state(row).is_deleted());
-            let made = Some(rows().count()).filter(|made| *made > ROWS_BEHIND);
+            let needs = || rows().map(move |&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
+            let kept = rows().count();
+            let made = Some(kept).filter(|made| *made > ROWS_BEHIND);
             let coming = loaded + made.unwrap_or(0);
             // An index that grows asks for every key that is there.
             if coming > 0
@@ -51,10 +89,21 @@ impl Ahead {
                 stored.expect_adoption(coming)?;
             }
             if made.is_some() {
-                let columns = staged.schema().columns.len();
-                let needs = rows().map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-                let spares = region.partition_alone(partition, staged.shape()).into_spares(needs)?;
-                ahead.spares.insert(partition, spares);
+                let spares = region.partition_alone(partition, staged.shape()).into_spares(needs())?;
+                ahead.rooms.insert(partition, Room::Made(spares));
+            } else if is_large && kept > 0 && stands {
+                let mut sum = vec![Need::default(); columns];
+                needs().for_each(|row| sum.iter_mut().zip(row).for_each(|(sum, need)| sum.add(need)));
+                if let Some(stored) = region.lock(partition).as_mut() {
+                    stored.expect_rows(&sum)?;
+                }
+                ahead.rooms.insert(partition, Room::Behind(sum));
+            }
+            if is_large {
+                let reads = written.iter().map(|&row| staged.state(row).read_at);
+                let read_at = reads.min().unwrap_or(Timestamp(u64::MAX));
+                let same_at = if stands && !is_blind { find_same(staged, partition, written, read_at) } else { None };
+                ahead.briefs.push(Brief { kept, read_at, same_at });
             }
         }
         Ok(ahead)
@@ -66,3 +115,49 @@ impl Ahead {
         self.starts[at] as usize..self.starts[at + 1] as usize
     }
 }
+
+impl Brief {
+    /// Whether it is known that nobody else has changed a key of the rows, so that they need not be looked at one by one. Asked with the
+    /// partition locked.
+    pub(super) fn is_same(&self, stored: &Partition, staged: &Staged, rows: usize) -> bool {
+        // A row whose time comes is changed, and nothing is written then.
+        stored.is_present(self.read_at)
+            || !stored.has_life()
+                && self
+                    .same_at
+                    .is_some_and(|at| !stored.any_changed_since(at, rows, |hash, key| staged.writes_key(hash, key)))
+    }
+}
+
+/// A time at which nobody had changed any key of the rows, which were all read at `read_at` or later; `None` if there is none, or none
+/// that can be told. The partition is locked for some of the rows at a time: what happens to the others meanwhile has happened
+/// after that time.
+fn find_same(staged: &Staged, partition: PartitionId, rows: &[u32], read_at: Timestamp) -> Option<Timestamp> {
+    let region = staged.region();
+    let mut same_at = None;
+    let mut key = Vec::new();
+    for piece in rows.chunks(ROWS_IN_PIECE) {
+        let guard = region.lock(partition);
+        let stored = guard.as_deref()?;
+        if stored.has_life() {
+            return None;
+        }
+        // Whoever writes here from now on gets a later timestamp, and whoever has got an earlier one is through.
+        let at = *same_at.get_or_insert_with(|| region.common().registry.last());
+        if stored.is_present(read_at) {
+            return Some(at);
+        }
+        for &row in piece {
+            read_key(staged, row, &mut key);
+            let located = stored.locate(region.hash(&key), &key);
+            if !stored.since(located, &key, staged.state(row).read_at).is_same() {
+                return None;
+            }
+        }
+        guard.unlock_fair();
+    }
+    same_at
+}
+
+#[cfg(test)]
+mod tests;

@@ -136,6 +136,64 @@ fn every_snapshot_sees_the_same_total() {
     assert_eq!(rows as i64, 2 * ACCOUNTS);
 }
 
+/// Commits of all rows are done in pieces beside those who read keys: whoever has read one row of a commit reads no older row of
+/// another key afterwards, and who has been told that it is through reads all of it.
+#[test]
+fn keys_that_are_read_one_after_the_other_never_go_back() {
+    const ROWS: i64 = 300;
+    const COMMITS: i64 = 60;
+    let store = store(8, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    (0..ROWS).for_each(|id| {
+        put(&region, id, 0);
+    });
+    let (done, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let by_key = |seed: i64| {
+            let (mut id, mut newest) = (seed, 0);
+            while !done.load(Ordering::Relaxed) {
+                id = (id * 7 + 11) % ROWS;
+                let v = get(&region, id).expect("no row is deleted");
+                assert!(v >= newest, "{id} has {v}, and another had {newest}");
+                newest = v;
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let by_snapshot = || {
+            while !done.load(Ordering::Relaxed) {
+                let before = get(&region, 5);
+                let snapshot = store.snapshot();
+                let v = get_at(&region, &snapshot, 0);
+                assert!(before <= Some(v), "{v} is older than {before:?}");
+                assert!((0..ROWS).all(|id| get_at(&region, &snapshot, id) == v), "half of a commit is seen");
+                assert_eq!(sum(std::slice::from_ref(&region), &snapshot), v * ROWS);
+            }
+        };
+        let readers = [1, 2].map(|seed| scope.spawn(move || by_key(seed)));
+        scope.spawn(by_snapshot);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                store.compact();
+            }
+        });
+        // Whoever fails ends the test for all.
+        let _stop = Stop(&done);
+        for v in 1..=COMMITS {
+            let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+            for id in 0..ROWS {
+                writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+            }
+            drop(snapshot);
+            store.commit(&mut writes).unwrap();
+            assert_eq!(get(&region, v % ROWS), Some(v));
+        }
+        while looks.load(Ordering::Relaxed) < 100 && !readers.iter().any(|reader| reader.is_finished()) {
+            std::thread::yield_now();
+        }
+    });
+    region.check();
+}
+
 /// The increments of all threads add up, though each reads before it writes.
 #[test]
 fn no_update_is_lost_between_entries_and_transactions() {
@@ -186,6 +244,47 @@ fn the_first_writer_wins() {
     assert_eq!(error.code(), ErrorCode::SerializationFailure);
     assert_eq!(error.message(), "could not serialize access due to concurrent update");
     assert_eq!((get(&region, 1), get(&region, 2)), (Some(11), None), "nothing of the loser is there");
+}
+
+/// A row that somebody else has locked is found among many that are written, and so is one among many that are locked.
+#[test]
+fn a_commit_is_stopped_by_a_lock_of_one_of_its_rows() {
+    const LOCKED: i64 = 7;
+    let strengths = [Strength::KeyShare, Strength::Share, Strength::NoKeyUpdate, Strength::Update];
+    for (rows, others) in [(40, 0), (40, 20), (9, 200)] {
+        for (strength, deletes) in strengths.into_iter().flat_map(|strength| [(strength, false), (strength, true)]) {
+            let store = store(4, 64);
+            let region = store.create_region(numbers(1)).unwrap();
+            (0..400).for_each(|id| {
+                put(&region, id, 0);
+            });
+            let mut holder = LockHolder::new(&region, 1);
+            for id in (100..100 + others).chain([LOCKED]) {
+                assert!(holder.lock(&region, &[Datum::Int8(id)], strength).unwrap().is_none());
+            }
+            let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+            for id in 0..rows {
+                let row = [Datum::Int8(id), Datum::Int8(1)];
+                if id == LOCKED && deletes {
+                    writes.delete(&region, 1, &snapshot, &row[..1]).unwrap();
+                } else {
+                    writes.upsert(&region, 1, &snapshot, &row).unwrap();
+                }
+            }
+            drop(snapshot);
+            let is_stopped = deletes || strength != Strength::KeyShare;
+            if is_stopped {
+                assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::LockNotAvailable);
+                let request = writes.take_stopped().map(|request| request.order());
+                assert_eq!(request, Some((region.id(), region.hash(&[Datum::Int8(LOCKED)]))));
+                assert_eq!((get(&region, 0), get(&region, LOCKED)), (Some(0), Some(0)));
+                drop(holder);
+            }
+            store.commit(&mut writes).unwrap();
+            assert_eq!((get(&region, 0), get(&region, LOCKED)), (Some(1), (!deletes).then_some(1)));
+            region.check();
+        }
+    }
 }
 
 /// The second statement's snapshot is closed before the other commit, which must be noticed all the same.

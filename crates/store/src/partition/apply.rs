@@ -44,7 +44,7 @@ impl Partition {
             _ => self.write(mutation, key, stamp),
         }?;
         match (change.row, key.row) {
-            (Some(row), old) => self.tell(Changed::Written { hash: key.hash, row, had_row: old.is_some() }),
+            (Some(row), old) => self.tell(Changed::Written { hash: key.hash, row, old }),
             (None, Some(row)) => self.tell(Changed::Ended { hash: Some(key.hash), row, why: End::Deleted }),
             // There was nothing to change.
             (None, None) => {}
@@ -292,6 +292,23 @@ impl Partition {
             self.reserve_indexes(rows.clone().count())?;
         }
         self.rows.reserve_rows(&layout, rows, truncates)
+    }
+
+    /// The same for rows that take this much in each column, if they go behind the rows that are there; false, and nothing has changed,
+    /// if they do not.
+    pub(crate) fn reserve_behind(&mut self, sum: &[Need]) -> Result<bool> {
+        let layout = Arc::clone(&self.shape.layout);
+        let fits = self.rows.reserve_behind(&layout, sum)?;
+        if fits && !self.indexes.is_empty() {
+            self.reserve_indexes(sum[0].rows)?;
+        }
+        Ok(fits)
+    }
+
+    /// Makes the room that [`Self::reserve_behind`] will need, unless other writes use it first.
+    pub(crate) fn expect_rows(&mut self, sum: &[Need]) -> Result<()> {
+        let layout = Arc::clone(&self.shape.layout);
+        self.rows.reserve_behind(&layout, sum).map(drop)
     }
 
     /// The same for this many rows, if [`Self::into_spares`] has made the room.

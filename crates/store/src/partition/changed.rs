@@ -4,7 +4,8 @@
 //! ends it, and once for all rows of a load or of a truncation. Whoever must hear of every change stands here: today
 //! those who watch keys, and in tests a record that is compared with the rows (`changed::record`), so that a second way
 //! to change rows is noticed. Whoever does not listen costs nothing: what is told are ids and references, and a row is
-//! looked at by those alone who want it.
+//! looked at by those alone who want it. How many rows have come or gone is counted here too, for whoever has gathered
+//! statistics of them.
 //!
 //! What changes no row is not told: versions that are forgotten, rows that compaction moves, the shape of the table, and
 //! a table that is dropped, rows and all.
@@ -44,14 +45,10 @@ impl Listeners {
 
 /// What changes in a partition.
 #[derive(Clone, Copy)]
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "those who watch need less of it than whoever keeps a copy of the rows")
-)]
 pub(super) enum Changed<'p> {
-    /// The key of this hash has this row now, its values and its deadline. Whether it had one before, which the row replaces
-    /// or was written over.
-    Written { hash: u64, row: u32, had_row: bool },
+    /// The key of this hash has this row now, its values and its deadline. The one that it had before, which the row replaces;
+    /// the same one, if it was written over.
+    Written { hash: u64, row: u32, old: Option<u32> },
     /// This row has ended, and its key has none. It can still be read. The key's hash, where that is known.
     Ended { hash: Option<u64>, row: u32, why: End },
     /// The rows of this partition, whose keys have none here, are about to be taken over, with room made for all of them.
@@ -74,12 +71,25 @@ pub(super) enum End {
 impl Partition {
     /// Tells whoever listens.
     #[inline]
-    pub(super) fn tell(&self, changed: Changed<'_>) {
+    pub(super) fn tell(&mut self, changed: Changed<'_>) {
+        self.turnover += match changed {
+            // Written over, so that it is neither another row nor elsewhere in an index.
+            Changed::Written { row, old: Some(old), .. } if row == old => 0,
+            Changed::Written { .. } | Changed::Ended { .. } => 1,
+            Changed::Adopted(loaded) => loaded.live(),
+            Changed::Truncated => self.live(),
+        };
         #[cfg(test)]
         self.listeners.record.note(self, changed);
         if self.listeners.watches.is_wanted() {
             self.tell_watches(changed);
         }
+    }
+
+    /// How many rows have come or gone since there is this partition. A row that replaces another one counts once, and one
+    /// that is overwritten in place does not.
+    pub(crate) fn turnover(&self) -> u64 {
+        self.turnover
     }
 
     /// Tells those who watch keys.

@@ -333,6 +333,13 @@ impl Partition {
         }
     }
 
+    /// Has an index go by the name that it has got.
+    pub(crate) fn rename_index(&mut self, definition: &Arc<IndexDef>) {
+        if let Some(index) = self.indexes.iter_mut().find(|index| index.definition.id == definition.id) {
+            index.definition = Arc::clone(definition);
+        }
+    }
+
     /// Removes an index.
     pub(crate) fn drop_index(&mut self, definition: &IndexDef) {
         self.indexes.retain(|index| index.definition.id != definition.id);

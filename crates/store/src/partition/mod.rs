@@ -53,6 +53,8 @@ pub(crate) struct Partition {
     prepared: Option<Box<Prepared>>,
     life: Life,
     listeners: Listeners,
+    /// See [`Self::turnover`].
+    turnover: u64,
     /// The end of the rows at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -102,6 +104,7 @@ impl Partition {
             prepared: None,
             life: Life::new(lives, shape.schema.life),
             listeners: listeners.clone(),
+            turnover: 0,
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),
@@ -244,6 +247,29 @@ impl Partition {
         rows.find_map(|row| {
             let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
             other.locate(self.rows.hash_of(row), &key).row.is_some().then_some(key)
+        })
+    }
+
+    /// Whether a key for which `is_meant` holds was written here, or lost its row, after a timestamp (registered or held). Says so of any
+    /// key if more than `rows_max` rows have come and gone. Rows that have ended by themselves are not among them.
+    pub(crate) fn any_changed_since(
+        &self,
+        at: Timestamp,
+        rows_max: usize,
+        is_meant: impl Fn(u64, &[Datum<'_>]) -> bool,
+    ) -> bool {
+        let prefix = self.versions.prefix(at);
+        let come = self.rows.in_order().flat_map(|(slot, segment)| {
+            let later = prefix.of_segment(segment.sequence, segment.len())..segment.len();
+            later.map(move |offset| join(slot, offset))
+        });
+        let changed = come.chain(self.versions.ended_after(at));
+        changed.enumerate().any(|(number, row)| {
+            number >= rows_max || {
+                let columns = self.shape.schema.key.iter();
+                let key: Vec<_> = columns.map(|&ordinal| self.row(row).get(ordinal)).collect();
+                is_meant(self.rows.hash_of(row), &key)
+            }
         })
     }
 

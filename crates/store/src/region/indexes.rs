@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use ashlar_base::{IndexDef, PartitionId, Result};
+use ashlar_base::{IndexDef, PartitionId, Result, TableId};
 
 use super::{Life, Region};
 use crate::partition::Refused;
@@ -86,10 +86,11 @@ impl Region {
             if self.is_dropped() {
                 return Err(self.gone());
             }
-            let is_wanted = self.every_index().iter().any(|index| index.id == definition.id);
-            let Some(stored) = guard.as_mut().filter(|_| is_wanted) else { return Ok(true) };
+            // It may have got another name meanwhile.
+            let wanted = self.every_index().iter().find(|index| index.id == definition.id).cloned();
+            let (Some(stored), Some(wanted)) = (guard.as_mut(), wanted) else { return Ok(true) };
             let taken = self.taken(definition.id);
-            let built = stored.build_index(definition, taken, || self.common.stamp(), rows_max);
+            let built = stored.build_index(&wanted, taken, || self.common.stamp(), rows_max);
             // Whoever waits for the lock goes first.
             guard.unlock_fair();
             match built {
@@ -100,6 +101,28 @@ impl Region {
         };
         // A row whose time has come is in nobody's way, in any partition.
         if self.bury_holder(&clash) { Ok(false) } else { Err(clash.error) }
+    }
+
+    /// Gives an index another name; one that was dropped meanwhile has none.
+    pub fn rename_index(&self, id: TableId, name: &str) {
+        let renamed = {
+            let mut indexes = self.life.indexes.write();
+            let Some(known) = indexes.iter().find(|index| index.id == id) else { return };
+            let renamed = Arc::new(IndexDef { name: name.to_owned(), ..IndexDef::clone(known) });
+            let all = indexes.iter().map(|index| Arc::clone(if index.id == id { &renamed } else { index })).collect();
+            self.life.set_indexes(&mut indexes, all);
+            renamed
+        };
+        // A partition that is made meanwhile has the new name already.
+        for place in self.places.iter() {
+            if let Some(partition) = place.lock().as_mut() {
+                partition.rename_index(&renamed);
+            }
+        }
+        let heir = self.life.heir.lock().as_ref().and_then(Weak::upgrade);
+        if let Some(heir) = heir {
+            heir.rename_index(id, name);
+        }
     }
 
     /// Forgets an index.

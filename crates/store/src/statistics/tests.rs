@@ -3,7 +3,7 @@
 use ashlar_base::Value;
 
 use super::*;
-use crate::testing::{numbers, store};
+use crate::testing::{load, numbers, store};
 use crate::{Mutation, Store};
 
 fn analysed(store: &Arc<Store>, region: &Arc<Region>) -> TableStatistics {
@@ -71,4 +71,42 @@ fn an_empty_table_has_nothing() {
     let v = found.column(ColumnId(1)).unwrap();
     assert_eq!((found.rows, v.distinct, v.null_fraction), (0, 0.0, 0.0));
     assert!(v.common.is_empty() && v.bounds.is_empty());
+}
+
+#[test]
+fn rows_that_come_and_go_are_counted_and_those_overwritten_in_place_are_not() {
+    let store = store(4, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    let put = |id: i64, v: i64| {
+        let row = [Datum::Int8(id), Datum::Int8(v)];
+        region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row })).unwrap();
+    };
+    (0..100).for_each(|id| put(id, id));
+    assert_eq!(region.turnover(), 100);
+    (0..100).for_each(|id| put(id, -id));
+    assert_eq!(region.turnover(), 100, "nobody reads the old values");
+    let view = ReadView::committed(store.snapshot());
+    (0..10).for_each(|id| put(id, 7));
+    assert_eq!(region.turnover(), 110, "a snapshot sees the rows that were replaced");
+    drop(view);
+    let rows = (100..150).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &store.snapshot(), rows).unwrap();
+    store.commit(&mut writes).unwrap();
+    drop(writes);
+    assert_eq!(region.turnover(), 160, "rows of a load");
+    for id in 0..100 {
+        let key = [Datum::Int8(id)];
+        region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+    }
+    assert_eq!(region.turnover(), 260);
+    assert_eq!(region.truncate().unwrap(), 50);
+    assert_eq!(region.turnover(), 310);
+    let known = analysed(&store, &region);
+    assert_eq!((known.rows, known.turnover), (0, 310));
+    store.compact();
+    assert_eq!(region.bytes(), 0, "partitions without rows are freed");
+    assert_eq!(region.turnover(), 310, "and what they have counted is kept");
+    put(1, 1);
+    assert_eq!(region.turnover(), 311);
+    region.check();
 }

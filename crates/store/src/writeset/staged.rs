@@ -310,6 +310,16 @@ impl Staged {
         self.states[usize::from(slot)][offset as usize]
     }
 
+    /// Whether a write of a key is pending, a deletion included. `hash` is the key's.
+    pub(crate) fn writes_key(&self, hash: u64, key: &[Datum<'_>]) -> bool {
+        self.rows.find(hash, key).is_some()
+    }
+
+    /// Whether a deletion, or another write, of a key with this hash is pending.
+    pub(crate) fn writes_hash(&self, hash: u64, deletes: bool) -> bool {
+        self.rows.has_hash(hash, |row| !self.rows.is_dead(row) && self.state(row).is_deleted() == deletes)
+    }
+
     /// What a copy of a pending row takes in a column.
     pub(crate) fn need(&self, row: u32, ordinal: usize) -> Need {
         let (slot, offset) = split(row);

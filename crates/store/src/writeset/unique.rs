@@ -19,6 +19,9 @@ use crate::shape::Shape;
 use crate::snapshot::Snapshot;
 use crate::taken::{Fingerprint, Taken};
 
+/// Rows that are looked at in one step where they are many.
+const ROWS_PER_STEP: usize = 512;
+
 /// Who has which values among pending rows. Filled as far as somebody asked, and forgotten whenever rows are taken back.
 #[derive(Default)]
 pub(super) struct PendingValues {
@@ -27,9 +30,22 @@ pub(super) struct PendingValues {
     seen: u64,
     /// Nor were the loads from this one on.
     seen_loads: usize,
+    /// What is being looked at in steps.
+    looking: Option<Looking>,
     charge: Option<Charge>,
     /// See [`Staged::yields`].
     yields: Option<Snapshot>,
+}
+
+/// Rows that are looked at: those that were written until somebody began to.
+struct Looking {
+    written: Vec<Who>,
+    /// The first that was not looked at.
+    next: usize,
+    /// Rows and loads that are behind them.
+    end: u64,
+    loads: usize,
+    _charge: Charge,
 }
 
 struct PendingIndex {
@@ -117,35 +133,37 @@ impl Staged {
     /// # Errors
     /// 23505 where a row has values of another one, 40001 for what [`Self::yields`] says, and what expressions find.
     pub(super) fn check_values(&mut self, ignored: &[TableId]) -> Result<()> {
+        self.check_some(ignored, false, usize::MAX).map(|_| ())
+    }
+
+    /// Looks at so many of them at most; with `goes_on` at the next ones. True when there are no more.
+    fn check_some(&mut self, ignored: &[TableId], goes_on: bool, rows_max: usize) -> Result<bool> {
         let (region, shape) = (Arc::clone(self.region()), Arc::clone(self.shape()));
         let mut values = std::mem::take(&mut self.values);
-        values.refresh(&region, &shape, ignored);
-        let done = self.check_new(&region, &shape, &mut values);
+        let looking = values.looking.take().filter(|_| goes_on);
+        if looking.is_none() {
+            values.refresh(&region, &shape, ignored);
+        }
+        let done = self.check_new(&region, &shape, &mut values, looking, rows_max);
         self.values = values;
         done
     }
 
-    fn check_new(&self, region: &Region, shape: &Shape, values: &mut PendingValues) -> Result<()> {
-        let (rows, end) = self.written_since(values.seen);
-        let loads = self.loads().iter().enumerate().skip(values.seen_loads);
-        let count = rows.len() + loads.clone().map(|(_, load)| load.row_count()).sum::<usize>();
-        let _charge = Charge::new(self.account(), count * size_of::<Who>())?;
-        let mut written: Vec<Who> = Vec::with_capacity(count);
-        written.extend(rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row));
-        for (number, load) in loads {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            written.extend(load.living().map(|(partition, row)| Who::Loaded(number, partition, row)));
-        }
-        let uniques = values.indexes.iter().filter(|index| index.taken.is_some()).count();
-        let entries: usize = values.indexes.iter().map(|index| index.rows.len()).sum();
-        // Maps grow by doubling.
-        let bytes = (entries + written.len() * uniques) * 2 * (size_of::<(Fingerprint, Who)>() + 1);
-        match &mut values.charge {
-            Some(charge) => charge.try_resize(bytes)?,
-            None => values.charge = Some(Charge::new(self.account(), bytes)?),
-        }
+    fn check_new(
+        &self,
+        region: &Region,
+        shape: &Shape,
+        values: &mut PendingValues,
+        looking: Option<Looking>,
+        rows_max: usize,
+    ) -> Result<bool> {
+        let looking = match looking {
+            Some(looking) => looking,
+            None => self.look_at(values)?,
+        };
+        let end = looking.written.len().min(looking.next.saturating_add(rows_max));
         for index in &mut values.indexes {
-            for &row in &written {
+            for &row in &looking.written[looking.next..end] {
                 let Some(pending) = self.row_of(row) else { continue };
                 let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
                 let Some(fingerprint) = has.fingerprint else { continue };
@@ -161,9 +179,35 @@ impl Staged {
                 index.rows.insert(fingerprint, row);
             }
         }
-        values.seen = end;
-        values.seen_loads = self.loads().len();
-        Ok(())
+        if end < looking.written.len() {
+            values.looking = Some(Looking { next: end, ..looking });
+            return Ok(false);
+        }
+        (values.seen, values.seen_loads) = (looking.end, looking.loads);
+        Ok(true)
+    }
+
+    /// What was written since the last time. Room for what it has is charged.
+    fn look_at(&self, values: &mut PendingValues) -> Result<Looking> {
+        let (rows, end) = self.written_since(values.seen);
+        let loads = self.loads().iter().enumerate().skip(values.seen_loads);
+        let count = rows.len() + loads.clone().map(|(_, load)| load.row_count()).sum::<usize>();
+        let charge = Charge::new(self.account(), count * size_of::<Who>())?;
+        let mut written: Vec<Who> = Vec::with_capacity(count);
+        written.extend(rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row));
+        for (number, load) in loads {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            written.extend(load.living().map(|(partition, row)| Who::Loaded(number, partition, row)));
+        }
+        let uniques = values.indexes.iter().filter(|index| index.taken.is_some()).count();
+        let entries: usize = values.indexes.iter().map(|index| index.rows.len()).sum();
+        // Maps grow by doubling.
+        let bytes = (entries + written.len() * uniques) * 2 * (size_of::<(Fingerprint, Who)>() + 1);
+        match &mut values.charge {
+            Some(charge) => charge.try_resize(bytes)?,
+            None => values.charge = Some(Charge::new(self.account(), bytes)?),
+        }
+        Ok(Looking { written, next: 0, end, loads: self.loads().len(), _charge: charge })
     }
 
     fn row_of(&self, who: Who) -> Option<RowRef<'_>> {
@@ -243,13 +287,27 @@ impl WriteSet {
     /// 23505 where a row has values of another one in a unique index, 40001 where it has them since somebody asked by
     /// [`Self::conflicting`], 53200, and what expressions of indexes find.
     pub fn check_values(&mut self, region: &Region) -> Result<()> {
+        self.check_some_values(region, false, usize::MAX).map(|_| ())
+    }
+
+    /// Does a step of the same: looks at some hundred rows, so that whoever looks at many can be told to stop in between. True when all were
+    /// looked at. `goes_on`: the step before it did not look at all, and nothing was written since.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_values_step(&mut self, region: &Region, goes_on: bool) -> Result<bool> {
+        self.check_some_values(region, goes_on, ROWS_PER_STEP)
+    }
+
+    /// The same with so many rows.
+    pub(crate) fn check_some_values(&mut self, region: &Region, goes_on: bool, rows_max: usize) -> Result<bool> {
         if !region.has_checks() {
-            return Ok(());
+            return Ok(true);
         }
         let Self { staged, ignored, .. } = self;
         match staged.iter_mut().find(|staged| staged.region().id() == region.id()) {
-            Some(staged) => own(staged).check_values(ignored),
-            None => Ok(()),
+            Some(staged) => own(staged).check_some(ignored, goes_on, rows_max),
+            None => Ok(true),
         }
     }
 

@@ -37,14 +37,15 @@ const NUMBERS: u64 = 500;
 /// readers keep their snapshots, and columns that they were lent, for up to an hour. The clock is one that the test moves.
 #[test]
 fn a_day_of_churn_is_charged_as_it_is_allocated() {
-    day(Rules { eviction: Eviction::None, bytes: DAY_BYTES, idle_ms: 0 });
-    day(Rules { eviction: Eviction::Lru, bytes: DAY_BYTES, idle_ms: 0 });
+    for eviction in [Eviction::None, Eviction::Lru, Eviction::Lfu] {
+        day(Rules { eviction, bytes: DAY_BYTES, idle_ms: 0 });
+    }
 }
 
 /// Likewise where rows end that nobody has used for hours: by day there is no room for as many, and at night hardly anybody uses any.
 #[test]
 fn a_day_and_a_night_without_use_leave_what_is_used() {
-    for eviction in [Eviction::Lru, Eviction::Random] {
+    for eviction in [Eviction::Lru, Eviction::Lfu, Eviction::Random] {
         day(Rules { eviction, bytes: DAY_BYTES * 5 / 6, idle_ms: 5 * HOUR_MS });
     }
 }

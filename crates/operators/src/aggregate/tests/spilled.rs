@@ -113,3 +113,37 @@ fn a_group_that_is_larger_than_memory_is_refused() {
         }
     }
 }
+
+#[test]
+fn groups_that_memory_has_room_for_one_by_one_are_made_one_by_one() {
+    // Two groups of 6 MiB each.
+    let (rows, bytes, memory) = (48_usize, 256 << 10, 11 << 20);
+    let text = |row: usize| format!("{}{row}", "x".repeat(bytes));
+    let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new((0..rows).map(|row| Some(text(row))).collect::<StringArray>()),
+        Arc::new((0..rows as i64).map(|row| row % 2).collect::<Int64Array>()),
+    ];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let plan = own(&table(&batch, 3, 1), &["key"], &[Wanted(array_agg_udaf(), "text", false, None)]);
+    let context = context(memory);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let found: Vec<RecordBatch> = runtime.block_on(async {
+        let mut first = plan.execute(0, Arc::clone(&context)).unwrap();
+        let mut second = plan.execute(1, Arc::clone(&context)).unwrap();
+        // What it gave out is held until more is wanted of it.
+        let mut found = vec![first.next().await.unwrap().unwrap()];
+        while let Some(batch) = second.next().await {
+            found.push(batch.unwrap());
+        }
+        while let Some(batch) = first.next().await {
+            found.push(batch.unwrap());
+        }
+        found
+    });
+    assert!(files(&plan) > 0);
+    let found = sorted(&concat_batches(&plan.schema(), &found).unwrap(), 1);
+    let lists = found.column(1).as_list::<i32>();
+    let lengths: Vec<usize> = lists.iter().map(|list| list.map_or(0, |list| list.len())).collect();
+    assert_eq!(lengths, [rows / 2, rows / 2]);
+}

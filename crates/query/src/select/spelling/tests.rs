@@ -39,6 +39,12 @@ fn spellings_become_plain() {
         ("select 0x1F, 0b1_01, 0o17, 1_000, 1_0.5_0, a_1", "select 31, 5, 15, 1000, 10.50, a_1"),
         ("select json_array(0x_1 null on null)", "select json_build_array(1 )"),
         ("update t set xs[1:2] = '{1}'", "update t set xs[1:2] = '{1}'"),
+        ("select key from t for  no key\nupdate", "select key from t FOR UPDATE OF \"\u{1}no key update\""),
+        (
+            "select a from t for key share of t skip locked",
+            "select a from t FOR SHARE OF \"\u{1}key share\". t skip locked",
+        ),
+        ("select key from t for update", "select key from t for update"),
         ("update t set xs[1][2] = 1", "update t set xs[1][2] = 1"),
     ] {
         assert_eq!(plain(text).unwrap(), expected);

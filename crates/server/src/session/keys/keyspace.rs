@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error};
-use ashlar_store::{Entry, KeyTransaction, Mutation, Region, Snapshot};
+use ashlar_store::{Entry, KeyTransaction, LOOKAHEAD_MAX, Mutation, Region, Snapshot};
 
 use super::access::{self, atomically};
 use super::arguments::{Args, is};
@@ -77,18 +77,24 @@ fn count_existing(session: &mut KeySession, args: &Args<'_>, is_use: bool, reply
     let is_alone = args.len() == 2 || session.running.transaction.is_some();
     let snapshot = (!is_alone).then(|| session.service.shared.engine.store().snapshot());
     let mut count = 0;
-    for name in args.from(1) {
-        let target = named(session, name);
-        let exists = match &snapshot {
-            Some(snapshot) => {
-                let exists = target.exists_at(&session.service, snapshot, name, is_use);
-                session.running.look(exists);
-                exists
-            }
-            None if is_use => target.touch(session, name)?,
-            None => target.exists(session, name)?,
-        };
-        count += i64::from(exists);
+    for first in (1..args.len()).step_by(LOOKAHEAD_MAX) {
+        let names = (first..args.len().min(first + LOOKAHEAD_MAX)).map(|at| args.at(at));
+        if !is_alone {
+            session.look_ahead_for(names.clone());
+        }
+        for name in names {
+            let target = named(session, name);
+            let exists = match &snapshot {
+                Some(snapshot) => {
+                    let exists = target.exists_at(&session.service, snapshot, name, is_use);
+                    session.running.look(exists);
+                    exists
+                }
+                None if is_use => target.touch(session, name)?,
+                None => target.exists(session, name)?,
+            };
+            count += i64::from(exists);
+        }
     }
     reply.integer(count);
     Ok(())
@@ -101,6 +107,7 @@ pub(super) fn del(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         reply.integer(i64::from(gone));
         return Ok(());
     }
+    session.look_ahead_for_all(args.from(1));
     let mut targets = Vec::with_capacity(args.len() - 1);
     for name in args.from(1) {
         targets.push((name, named(session, name)));

@@ -323,6 +323,14 @@ impl KeySession {
         self.looked_ahead += self.service.kv.look_ahead(keys.map(Datum::Bytea)) as u64;
     }
 
+    /// The same of all keys of a command that reads or writes them at its end.
+    fn look_ahead_for_all<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        let mut keys = keys.peekable();
+        while keys.peek().is_some() {
+            self.look_ahead_for(keys.by_ref().take(LOOKAHEAD_MAX));
+        }
+    }
+
     /// Ends the commands of one read: publishes the counters, and releases the memory that a large command needed.
     pub fn end_batch(&mut self) {
         let (commands, errors) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.errors));

@@ -1,14 +1,17 @@
-//! SCAN and KEYS: the names of all plain keys and rows, in an order that survives whatever others write meanwhile.
+//! SCAN and KEYS: the names of all plain keys and rows, in an order that survives whatever others write meanwhile; and
+//! RANDOMKEY, one of them.
 //!
 //! Called through the command table. Never holds more than one partition's lock, and that for as long as it takes to copy
 //! the names of one step: they are compared with a pattern without it.
+
+use std::hash::{BuildHasher, RandomState};
 
 use ashlar_base::{Datum, PartitionId};
 use ashlar_store::Region;
 
 use super::arguments::{Args, cursor, integer_or_error, is};
 use super::error::{KeyError, Outcome};
-use super::keyspace::tables;
+use super::keyspace::{tables, work};
 use super::rows::RowTable;
 use super::{KeyService, KeySession, Reply, glob, row_name};
 
@@ -98,7 +101,7 @@ impl<'s> Names<'s> {
 ///
 /// A key never changes its partition or its hash, so that whatever is there during the whole scan is met, and hashes
 /// are visited in steps of any size: 2^-bits of a partition at a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     partition: u16,
     /// The first [`HASH_BITS`] bits of the hashes that come next.
@@ -270,6 +273,81 @@ pub(super) fn keys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     }
     reply.array(matched);
     reply.append(&found);
+    Ok(())
+}
+
+/// Names of which RANDOMKEY gives one: with fewer, a key behind a gap in the order would come more often than others.
+const CHOICE: u64 = 16;
+
+/// Numbers that nobody can foresee: a keyed hash of how many were drawn.
+#[derive(Default)]
+struct Draw {
+    state: RandomState,
+    drawn: u64,
+}
+
+impl Draw {
+    /// A number from 0 up to, and without, `bound`; 0 for a bound of 0.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.drawn += 1;
+        self.state.hash_one(self.drawn) % bound.max(1)
+    }
+}
+
+/// RANDOMKEY: a place in the order of SCAN is drawn, and then one of the first names from there on.
+pub(super) fn randomkey(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let service = &session.service;
+    session.running.charge_work(work(service));
+    let tables = tables(service);
+    let mut draw = Draw::default();
+    // A table comes as often as it has rows.
+    let sizes: Vec<u64> = tables.iter().map(|table| table.region.row_estimate()).collect();
+    let mut rest = draw.below(sizes.iter().sum());
+    let first = sizes.iter().position(|&size| {
+        let is_drawn = rest < size;
+        rest = rest.saturating_sub(size);
+        is_drawn
+    });
+    let Some(first) = first else {
+        reply.null();
+        return Ok(());
+    };
+    let region = &tables[first].region;
+    let bits = step_bits(region, CHOICE);
+    let start = Place {
+        partition: draw.below(u64::from(region.partition_count())) as u16,
+        hash: (draw.below(1 << bits) << (HASH_BITS - bits)) as u16,
+    };
+    let mut names = Names::new(&mut session.scratch);
+    let (mut chosen, mut seen) = (Vec::new(), 0);
+    // From there to the end of its table, all others, and its table from the beginning to there.
+    let laps = tables.iter().cycle().skip(first).take(tables.len() + 1).enumerate();
+    'found: for (lap, table) in laps {
+        let mut place = Some(if lap == 0 { start } else { Place::default() });
+        let end = (lap == tables.len()).then_some(start);
+        let mut bits = step_bits(&table.region, CHOICE);
+        while let Some(here) = place.filter(|here| end.is_none_or(|end| *here < end)) {
+            place = names.copy(service, table, here, &mut bits);
+            session.running.charge_work(names.work());
+            names.for_each(service, table, |name| {
+                seen += 1;
+                // Each of those that were seen is chosen as often as the others.
+                if draw.below(seen) == 0 {
+                    chosen.clear();
+                    chosen.extend_from_slice(name);
+                }
+            });
+            if seen >= CHOICE {
+                break 'found;
+            }
+        }
+    }
+    // Rows that are over, and not removed yet, have no names.
+    if seen == 0 {
+        reply.null();
+    } else {
+        reply.bulk(&chosen);
+    }
     Ok(())
 }
 

@@ -460,6 +460,9 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     if has_row_names(session, args, "mset")? {
         return Err(KeyError::WRONG_TYPE);
     }
+    if args.len() > 3 && session.running.transaction.is_none() {
+        session.look_ahead_for_all(pairs(args).map(|(key, _)| key));
+    }
     let service = &session.service;
     let store = service.shared.engine.store();
     let running = &mut session.running;

@@ -290,6 +290,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("pexpireat", -3, WRITE_FAST, ONE_KEY, Generic, "2.6.0", "Set when a key or row expires, in milliseconds since 1970", expiry::pexpireat),
     row("pexpiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in milliseconds since 1970", expiry::pexpiretime),
     row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key or row in milliseconds", expiry::pttl),
+    row("randomkey", 1, SCAN,      NO_KEYS,  Generic, "1.0.0", "Return the name of any key or row", scan::randomkey),
     row("rename",   3, WRITE,      TWO_KEYS, Generic, "1.0.0", "Rename a key, or give a row another key", copying::rename),
     row("renamenx", 3, WRITE_FAST, TWO_KEYS, Generic, "1.0.0", "Rename a key, or give a row another key, only if nothing has the new name", copying::renamenx),
     row("scan",    -2, SCAN,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),

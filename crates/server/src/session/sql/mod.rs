@@ -281,7 +281,8 @@ impl SqlSession {
             statement: portal.source.as_ref().map_or_else(Arc::default, |source| Arc::clone(&source.sql)),
             is_holdable: portal.hold != portal::Hold::Transaction,
         });
-        Identity { settings: self.all_settings(), cursors: cursors.collect(), ..self.identity.clone() }
+        let (settings, parameters) = (self.all_settings(), self.settings.own.clone());
+        Identity { settings, parameters, cursors: cursors.collect(), ..self.identity.clone() }
     }
 
     /// How long the session may wait for its client's next statement, if it has a limit.
@@ -638,8 +639,9 @@ impl SqlSession {
             prepared.planned = Some(Arc::clone(&again));
             prepared.source = Arc::clone(&kept);
         }
+        let before = portal.statement_bytes();
         (portal.statement, portal.source) = (Some(again), Some(kept));
-        Ok(())
+        portal.pay_for(portal.statement_bytes().saturating_sub(before))
     }
 
     /// Close of a statement; its portals stay.

@@ -26,7 +26,12 @@ pub(super) struct Charges<'s> {
 impl<'s> Charges<'s> {
     /// Nothing yet, for a portal of this name.
     pub(super) fn new(store: &'s Store, name: &str) -> Self {
-        Self { store, held: None, owed: 0, has_name: !name.is_empty() }
+        Self::of_portal(store, !name.is_empty())
+    }
+
+    /// The same for one that has a name or none.
+    pub(super) fn of_portal(store: &'s Store, has_name: bool) -> Self {
+        Self { store, held: None, owed: 0, has_name }
     }
 
     /// Charges for what is about to be kept.

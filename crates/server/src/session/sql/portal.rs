@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::Value;
+use ashlar_base::{Result, Value};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
 use ashlar_query::select::SelectPlan;
@@ -263,15 +263,32 @@ impl Portal {
         if name.is_empty() {
             return 0;
         }
-        let of_statement = match &self.source {
+        size_of::<Self>() + name.len() + self.statement_bytes()
+    }
+
+    /// Those of them that its statement takes.
+    pub(super) fn statement_bytes(&self) -> usize {
+        match &self.source {
             // What was charged for the statement and its plan stays with them.
             Some(source) if source.held.is_some() => 0,
             source => {
                 let of_plan = self.statement.as_ref().map_or(0, |statement| statement.bytes());
                 of_plan + source.as_ref().map_or(0, |source| source.bytes())
             }
-        };
-        size_of::<Self>() + name.len() + of_statement
+        }
+    }
+
+    /// Whether it has a name: there may be many such, and each is charged for all that it keeps.
+    pub(super) fn has_name(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Charges one that has a name for more that it keeps: it was planned again, or another one is about to stand in its place.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound.
+    pub(super) fn pay_for(&mut self, bytes: usize) -> Result<()> {
+        self.own.as_mut().map_or(Ok(()), |own| own.grow_exactly(bytes))
     }
 
     pub(super) fn is_fresh(&self) -> bool {
@@ -335,6 +352,22 @@ mod tests {
         assert_eq!(source.bytes(), 8 + 4 * 65_535);
         portal.source = Some(Arc::new(source));
         assert_eq!((portal.own_bytes(""), portal.own_bytes("name")), (0, bare + 8 + 4 * 65_535));
+    }
+
+    #[test]
+    fn a_portal_with_a_name_pays_for_what_it_is_given_later() {
+        let store = ashlar_store::Store::new(ashlar_store::StoreConfig::default());
+        let mut portal = Portal::empty();
+        portal.pay_for(1000).unwrap();
+        assert!(!portal.has_name());
+        let before = store.memory_used();
+        portal.own = Some(store.reservation());
+        portal.pay_for(1000).unwrap();
+        portal.pay_for(500).unwrap();
+        assert!(portal.has_name());
+        assert_eq!(store.memory_used() - before, 1500);
+        portal.empty_out();
+        assert_eq!(store.memory_used(), before);
     }
 
     #[test]

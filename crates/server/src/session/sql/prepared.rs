@@ -8,6 +8,7 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::ValueFormat;
 
 use ashlar_base::value::binary;
+use ashlar_query::dml::run::bytes_of;
 use ashlar_query::statement::Kind;
 use ashlar_store::{Reservation, Store};
 
@@ -77,18 +78,27 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        let mut inner = self.bound(name, arguments, &portal.formats).await?;
+        let mut inner = self.bound(name, arguments, &portal.formats, portal.has_name()).await?;
         if inner.statement.is_none() {
             return Ok(Executed::Empty);
         }
-        inner.number = portal.number;
-        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
-        inner.own = portal.own.take();
-        *portal = inner;
-        Ok(executed)
+        // It is left when the prepared statement is gone.
+        portal.pay_for(inner.statement_bytes())?;
+        (inner.number, inner.own) = (portal.number, portal.own.take());
+        match Box::pin(self.run(&mut inner, rows_max, sink, false)).await {
+            Ok(executed) => {
+                *portal = inner;
+                Ok(executed)
+            }
+            Err(error) => {
+                portal.own = inner.own.take();
+                Err(error)
+            }
+        }
     }
 
-    /// A portal of a prepared statement with the values of its arguments, planned for the present catalog.
+    /// A portal of a prepared statement with the values of its arguments, planned for the present catalog. `has_name`: it is to stand in the
+    /// place of one that has a name.
     ///
     /// # Errors
     /// 26000, 42601 for a wrong number of arguments, and errors of evaluating them.
@@ -97,6 +107,7 @@ impl SqlSession {
         name: &str,
         arguments: &[String],
         formats: &Arc<[ValueFormat]>,
+        has_name: bool,
     ) -> Result<Portal> {
         let prepared = self.prepared(name)?;
         let source = Arc::clone(&prepared.source);
@@ -136,12 +147,15 @@ impl SqlSession {
             let encoded: Vec<(ValueFormat, Option<Vec<u8>>)> = encoded.collect();
             let parameters = encoded.iter().map(|(format, bytes)| (*format, bytes.as_deref()));
             let prepared = self.prepared.get_mut(name).ok_or_else(|| no_statement(name))?;
-            // One of a session, for as long as the statement runs.
-            let (charges, mut bound) = (Charges::new(self.shared.engine.store(), ""), Portal::empty());
+            let (charges, mut bound) = (Charges::of_portal(self.shared.engine.store(), has_name), Portal::empty());
             sharded::bind(&mut bound, &mut self.spare, charges, (name, prepared), parameters, formats)?;
             bound
         } else {
-            Portal::new(planned, values, Arc::clone(formats))
+            let mut charges = Charges::of_portal(self.shared.engine.store(), has_name);
+            charges.add(bytes_of(&values))?;
+            let mut bound = Portal::new(planned, values, Arc::clone(formats));
+            bound.held = charges.finish()?;
+            bound
         };
         inner.source = Some(source);
         self.refresh(&mut inner).await?;

@@ -203,7 +203,7 @@ impl SqlSession {
             Kind::Explain { inner, options } => {
                 let lines = match &inner.kind {
                     Kind::Session(SessionCommand::Execute { name, arguments }) => {
-                        let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
+                        let prepared = Box::pin(self.bound(name, arguments, &portal.formats, false)).await?;
                         let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
                         let (values, raw) = (&prepared.parameters, prepared.raw.as_ref());
                         Box::pin(self.run_explain(inner, *options, values, raw)).await?

@@ -1,129 +1,26 @@
 //! The settings of a session: SET and SHOW, and the parameters that are reported to clients.
 
 mod commands;
+mod custom;
 mod duration;
+mod numbers;
 mod shown;
 mod size;
+mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ashlar_base::config::Config;
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_query::POSTGRES_VERSION;
 use ashlar_query::engine::{Operators, Whose};
 use ashlar_query::statement::{TransactionModes, isolation};
 use ashlar_query::transaction::Isolation;
+use ashlar_query::{POSTGRES_VERSION, Setting};
+use ashlar_shard::backend::{Carried, Given};
 
-/// The rule for the values of a setting.
-#[derive(Clone, Copy)]
-enum Rule {
-    /// Any text.
-    Any,
-    /// One of these, ignoring case, stored as spelled here. The setting only names what the server does anyway.
-    Only(&'static [&'static str]),
-    /// One of these, ignoring case.
-    OneOf(&'static [&'static str]),
-    /// An encoding of text.
-    Encoding,
-    /// A time zone.
-    Zone,
-    /// Milliseconds, with an optional unit.
-    Milliseconds,
-    /// Kilobytes, at least this many, with an optional unit.
-    Kilobytes(i64),
-    /// An isolation level.
-    Isolation,
-    /// on or off.
-    Bool,
-    /// Can only be set to the value that it has.
-    Own,
-    /// Cannot be changed, or belongs to the transaction and is not changed here.
-    Fixed,
-}
-
-/// The severities of messages to a client, the least severe first.
-const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
-
-/// The setting for the log of slow statements.
-const LOG_MIN_DURATION: &str = "log_min_duration_statement";
-
-/// The setting that names the server to which all statements are sent as they are written.
-const SHARDED_SERVER: &str = "sharded_server";
-
-/// Name, default, rule, and whether clients are told.
-const SETTINGS: &[(&str, &str, Rule, bool)] = &[
-    ("application_name", "", Rule::Any, true),
-    ("bytea_output", "hex", Rule::Only(&["hex"]), false),
-    ("check_function_bodies", "on", Rule::Bool, false),
-    ("client_encoding", "UTF8", Rule::Encoding, true),
-    ("client_min_messages", "notice", Rule::OneOf(SEVERITIES), false),
-    ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy", "mdy, iso", "iso, us", "us"]), true),
-    // Deadlocks are found when they arise: this is how long PostgreSQL waits before it looks.
-    ("deadlock_timeout", "1000", Rule::Milliseconds, false),
-    // Ours: the servers of tables that are sharded by default, with commas; all where it is empty.
-    ("default_sharding_servers", "", Rule::Any, false),
-    ("default_table_access_method", "grid", Rule::OneOf(&["grid", "heap", "sharded"]), false),
-    ("default_tablespace", "", Rule::Only(&[""]), false),
-    ("default_transaction_deferrable", "off", Rule::Bool, false),
-    ("default_transaction_isolation", "read committed", Rule::Isolation, false),
-    ("default_transaction_read_only", "off", Rule::Bool, true),
-    ("extra_float_digits", "1", Rule::Only(&["1", "2", "3"]), false),
-    ("idle_in_transaction_session_timeout", "0", Rule::Milliseconds, false),
-    ("idle_session_timeout", "0", Rule::Milliseconds, false),
-    ("integer_datetimes", "on", Rule::Fixed, true),
-    ("in_hot_standby", "off", Rule::Fixed, true),
-    ("IntervalStyle", "postgres", Rule::Only(&["postgres"]), true),
-    ("is_superuser", "on", Rule::Fixed, true),
-    ("jit", "off", Rule::Bool, false),
-    // Ours: whose operators join, where `operators` is not 'stock'.
-    ("join_operators", "own", Rule::OneOf(&["own", "stock"]), false),
-    ("lock_timeout", "0", Rule::Milliseconds, false),
-    // -1 for no limit.
-    (LOG_MIN_DURATION, "-1", Rule::Milliseconds, false),
-    ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
-    ("max_identifier_length", "63", Rule::Fixed, false),
-    ("max_index_keys", "32", Rule::Fixed, false),
-    // Ours: whose hash operators plans are made of.
-    ("operators", "own", Rule::OneOf(&["own", "stock"]), false),
-    // Ours: what one query may hold; 0 and -1 for no limit but the server's.
-    ("query_memory_max", "0", Rule::Kilobytes(-1), false),
-    // Ours: where rows of shards are read outside of transactions that write.
-    ("read_from", "primary", Rule::OneOf(&["primary", "replica"]), false),
-    ("role", "none", Rule::Only(&["none"]), false),
-    // There are no policies.
-    ("row_security", "on", Rule::Bool, false),
-    (
-        "search_path",
-        "public",
-        Rule::Only(&["public", "", "\"$user\", public", "$user, public", "\"$user\",public"]),
-        false,
-    ),
-    ("server_encoding", "UTF8", Rule::Fixed, true),
-    ("server_version", "", Rule::Fixed, true),
-    ("server_version_num", "180000", Rule::Fixed, false),
-    ("session_authorization", "ashlar", Rule::Own, true),
-    // Ours: whether all shards may be written to for want of a key.
-    ("sharded_keyless_writes", "allow", Rule::OneOf(&["allow", "refuse"]), false),
-    // Ours: how long the session has a connection to a shard.
-    ("sharded_pool_mode", "transaction", Rule::OneOf(&["transaction", "session"]), false),
-    // Ours: whether a query over several shards sees each of them as of a moment of its own, or all as of one.
-    ("sharded_reads", "each", Rule::OneOf(&["each", "snapshot"]), false),
-    // Ours: the server that statements go to as they are written; none where it is empty.
-    (SHARDED_SERVER, "", Rule::Any, false),
-    ("standard_conforming_strings", "on", Rule::Only(&["on"]), true),
-    ("statement_timeout", "0", Rule::Milliseconds, false),
-    ("synchronous_commit", "on", Rule::OneOf(&["local", "remote_write", "remote_apply", "on", "off"]), false),
-    ("TimeZone", "UTC", Rule::Zone, true),
-    ("transaction_deferrable", "off", Rule::Fixed, false),
-    ("transaction_isolation", "read committed", Rule::Fixed, false),
-    ("transaction_read_only", "off", Rule::Fixed, false),
-    ("transaction_timeout", "0", Rule::Only(&["0"]), false),
-    // What the server takes for its queries is in its configuration; this is PostgreSQL's advice to its planner.
-    ("work_mem", "4096", Rule::Kilobytes(64), false),
-    ("xmloption", "content", Rule::OneOf(&["content", "document"]), false),
-];
+use self::table::{LOG_MIN_DURATION, NOT_GIVEN, Rule, SETTINGS, SEVERITIES, SHARDED_SERVER, Told};
 
 /// The settings of one session.
 ///
@@ -131,8 +28,13 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
 /// before a transaction first changes them, and once more after each savepoint, so that ROLLBACK and ROLLBACK TO SAVEPOINT can restore
 /// them.
 pub(super) struct Settings {
-    /// The values in force, in the order of [`SETTINGS`]. All numbers of settings here are positions in that list.
+    /// The values in force, in the order of [`SETTINGS`], and behind them those of the user's own parameters. All numbers of settings here are
+    /// positions in that list.
     values: Vec<String>,
+    /// The names of the user's own parameters.
+    custom: Vec<Arc<str>>,
+    /// These parameters, with an empty text where they have no value.
+    pub(super) own: Carried,
     /// The values that RESET restores.
     initial: Vec<String>,
     /// The session's own values that SET LOCAL hides.
@@ -143,6 +45,8 @@ pub(super) struct Settings {
     savepoint: usize,
     /// The values that clients were last told, of settings that have changed since.
     untold: Vec<(usize, String)>,
+    /// What is told of all of them, until one changes: each statement that is planned asks for it.
+    listed: OnceLock<Arc<[Setting]>>,
     style: TextStyle,
     /// The modes of future transactions.
     pub(super) modes: Modes,
@@ -187,6 +91,11 @@ struct Undo {
     hidden: Option<String>,
 }
 
+/// The value that a session begins with.
+fn first(default: &'static str, told: Told) -> &'static str {
+    if told == Told::Shards { "" } else { default }
+}
+
 /// Replaces a text only if it differs, so that holders of the old one can compare by address.
 fn take_over(text: &mut Arc<str>, value: &str) {
     if **text != *value {
@@ -204,12 +113,15 @@ fn number_of(name: &str) -> Result<usize> {
 impl Settings {
     pub(super) fn new(config: &Config, parameters: &[(&str, &str)]) -> Result<Self> {
         let mut settings = Self {
-            values: SETTINGS.iter().map(|(_, default, ..)| (*default).to_owned()).collect(),
+            values: SETTINGS.iter().map(|(_, default, _, told)| first(default, *told).to_owned()).collect(),
+            custom: Vec::new(),
+            own: Carried::default(),
             initial: Vec::new(),
             hidden: Vec::new(),
             undo: Vec::new(),
             savepoint: 0,
             untold: Vec::new(),
+            listed: OnceLock::new(),
             style: TextStyle::default(),
             modes: Modes::default(),
             statement_timeout_ms: 0,
@@ -271,8 +183,9 @@ impl Settings {
     }
 
     fn start_with(&mut self, name: &str, value: &str) -> Result<()> {
-        let number = number_of(name)?;
-        self.put(number, accepted(number, value)?);
+        let number = self.number_to_set(name, value.len())?;
+        let value = if number < SETTINGS.len() { accepted(number, value)? } else { value.to_owned() };
+        self.put(number, value);
         Ok(())
     }
 
@@ -286,7 +199,7 @@ impl Settings {
     }
 
     pub(super) fn reported(&self) -> Vec<(&'static str, String)> {
-        let told = SETTINGS.iter().zip(&self.values).filter(|((.., told), _)| *told);
+        let told = SETTINGS.iter().zip(&self.values).filter(|((.., told), _)| *told == Told::Client);
         told.map(|((name, ..), value)| (*name, value.clone())).collect()
     }
 
@@ -302,12 +215,13 @@ impl Settings {
 
     /// SET, RESET and SET ... TO DEFAULT; the latter two have no value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        let number = number_of(name)?;
-        let value = match value {
-            Some(value) if matches!(SETTINGS[number].2, Rule::Own) && value == self.initial[number] => value.to_owned(),
-            Some(value) => accepted(number, value)?,
-            None if matches!(SETTINGS[number].2, Rule::Fixed) => return Err(fixed(SETTINGS[number].0)),
-            None => self.initial[number].clone(),
+        let number = self.number_to_set(name, value.map_or(0, str::len))?;
+        let value = match (SETTINGS.get(number), value) {
+            (None, Some(value)) => value.to_owned(),
+            (Some((_, _, Rule::Own, _)), Some(value)) if value == self.initial[number] => value.to_owned(),
+            (Some(_), Some(value)) => accepted(number, value)?,
+            (Some((name, _, Rule::Fixed, _)), None) => return Err(fixed(name)),
+            (_, None) => self.initial[number].clone(),
         };
         self.change(number, value, local);
         self.derive()
@@ -327,11 +241,12 @@ impl Settings {
     }
 
     pub(super) fn reset_all(&mut self) -> Result<()> {
-        for (number, (_, _, rule, _)) in SETTINGS.iter().enumerate() {
+        for number in 0..self.values.len() {
+            let is_fixed = SETTINGS.get(number).is_some_and(|(_, _, rule, _)| matches!(rule, Rule::Fixed));
             let own =
                 self.hidden.iter().find(|(hidden, _)| *hidden == number).map_or(&self.values[number], |(_, own)| own);
             let is_initial = self.values[number] == self.initial[number] && *own == self.initial[number];
-            if !matches!(rule, Rule::Fixed) && !is_initial {
+            if !is_fixed && !is_initial {
                 self.change(number, self.initial[number].clone(), false);
             }
         }
@@ -355,7 +270,8 @@ impl Settings {
 
     fn put(&mut self, number: usize, value: String) {
         let before = std::mem::replace(&mut self.values[number], value);
-        let (.., is_told) = SETTINGS[number];
+        self.listed = OnceLock::new();
+        let is_told = SETTINGS.get(number).is_some_and(|(.., told)| *told == Told::Client);
         if is_told && !self.untold.iter().any(|(untold, _)| *untold == number) {
             self.untold.push((number, before));
         }
@@ -409,7 +325,34 @@ impl Settings {
                 _ => {}
             }
         }
+        self.carry();
         Ok(())
+    }
+
+    /// Notes what the user's own parameters are, and what connections to shards take over beside what every session gives them.
+    fn carry(&mut self) {
+        let given =
+            SETTINGS.iter().zip(&self.values).filter(|((.., told), value)| *told == Told::Shards && !value.is_empty());
+        let mut carried: Vec<Given> = given.map(|((name, ..), value)| Given::new(name, value)).collect();
+        let mut own = Vec::with_capacity(self.custom.len());
+        for (name, value) in self.custom.iter().zip(self.values.iter().skip(SETTINGS.len())) {
+            let is_given = value.as_str() != NOT_GIVEN;
+            let value = if is_given { value.as_str() } else { "" };
+            let parameter = Given { name: Arc::clone(name), value: value.into() };
+            // What is not is the server's own again: an empty text may be no value of it, and its name none there.
+            if is_given {
+                carried.push(parameter.clone());
+            }
+            own.push(parameter);
+        }
+        let (carried, own) = (Carried::new(carried), Carried::new(own));
+        // Only where they differ, so that holders of the old ones can compare by address.
+        if carried != self.of_shards.carried {
+            self.of_shards.carried = carried;
+        }
+        if own != self.own {
+            self.own = own;
+        }
     }
 
     /// Begins a savepoint; [`Self::rollback_to`] takes the mark that is returned.
@@ -471,7 +414,7 @@ impl Settings {
     }
 
     pub(super) fn show(&self, name: &str) -> Result<String> {
-        let number = number_of(name)?;
+        let number = self.number(name)?;
         Ok(shown::as_shown(number, &self.values[number]))
     }
 }
@@ -520,6 +463,9 @@ fn accepted(number: usize, value: &str) -> Result<String> {
             }
         }
         Rule::Kilobytes(least) => size::kilobytes(name, least, value)?.to_string(),
+        Rule::Blocks(least) => size::blocks(name, least, value)?.to_string(),
+        Rule::Integer(least, most) => numbers::integer(name, (least, most), value)?.to_string(),
+        Rule::Real(least, most) => numbers::real(name, (least, most), value)?.to_string(),
         Rule::Own => return Err(Error::unsupported(format!("{name} cannot be changed here: there is one role"))),
         Rule::Zone => Zone::parse(value)
             .map_err(|error| if error.fields().detail.is_some() { error } else { invalid(name, value) })?
@@ -544,7 +490,7 @@ fn one_of(name: &str, values: &'static [&'static str], value: &str) -> Result<St
     let wanted = match (name, wanted.as_str()) {
         ("client_min_messages", "debug") => "debug2",
         ("client_min_messages", "info") => "notice",
-        ("synchronous_commit", word) => match boolean(word) {
+        ("synchronous_commit" | "constraint_exclusion", word) => match boolean(word) {
             Some(true) => "on",
             Some(false) => "off",
             None => word,

@@ -202,6 +202,7 @@ impl SqlSession {
     /// What the engine cannot read of shards now, at the isolation level of the transaction.
     pub(super) fn set_barrier(&self, resources: &mut StatementResources, isolation: Isolation) {
         resources.role = Arc::clone(&self.role);
+        resources.carried = self.settings.of_shards.carried.clone();
         if self.settings.sharded_snapshots {
             resources.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
@@ -667,8 +668,9 @@ impl SqlSession {
             return Err(Error::unsupported("this query over several shards has columns of other types than on one")
                 .with_hint("Cast its columns to the types that are wanted."));
         }
-        // A portal of any name keeps its charge; what is charged here is for the engine's values.
-        let mut charges = Charges::new(self.shared.engine.store(), "");
+        // It keeps the charge for what it was bound with; what is charged here is for the engine's plan and its values.
+        portal.pay_for(planned.bytes())?;
+        let mut charges = Charges::of_portal(self.shared.engine.store(), portal.has_name());
         let (values, given) =
             read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charges)?;
         let held = charges.finish()?;

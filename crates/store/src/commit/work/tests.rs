@@ -10,6 +10,8 @@ use crate::{Applied, Mutation, Probe, ReadView, Region, Store, WriteSet};
 
 use super::*;
 
+mod pieces;
+
 const PARTITIONS: u16 = 8;
 const ROWS: i64 = 400;
 

@@ -57,10 +57,10 @@ impl Record {
         let Told { rows, ended } = &mut *told;
         let rows = rows.entry(partition.id.0).or_default();
         match changed {
-            Changed::Written { hash, row, had_row } => {
+            Changed::Written { hash, row, old } => {
                 assert_eq!(hash, partition.rows.hash_of(row), "the hash is that of the row's key");
                 let before = rows.insert(hash, Row::of(partition, row));
-                assert_eq!(before.is_some(), had_row, "whether the key had a row");
+                assert_eq!(before.is_some(), old.is_some(), "whether the key had a row");
             }
             Changed::Ended { hash, row, why } => {
                 let known = partition.rows.hash_of(row);

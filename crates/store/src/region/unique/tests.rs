@@ -34,6 +34,37 @@ fn delete(region: &Region, id: i64) {
     region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
 }
 
+/// Also in partitions that are made later, in those where it is still to be made, and at a commit.
+#[test]
+fn an_index_goes_by_the_name_that_it_was_given_last() {
+    let store = store(8, 8);
+    let region = store.create_region(numbers(1)).unwrap();
+    for id in 0..20 {
+        insert(&region, id, id).unwrap();
+    }
+    let index = unique_on_v(100);
+    region.add_index(&index);
+    let mut partitions = (0..region.partition_count()).map(PartitionId);
+    let build = |partition| while !region.build_index_step(partition, &index).unwrap() {};
+    build(partitions.next().unwrap());
+    region.rename_index(TableId(100), "renamed");
+    partitions.for_each(build);
+    region.complete_index(&index);
+    region.rename_index(TableId(101), "nobody's");
+    let names: Vec<String> = region.every_index().iter().map(|index| index.name.clone()).collect();
+    assert_eq!(names, ["renamed"]);
+    for id in 0..20 {
+        let error = insert(&region, 100 + id, id).unwrap_err();
+        assert_eq!(error.fields().constraint.as_deref(), Some("renamed"), "{id}");
+    }
+    let mut writes = WriteSet::new();
+    writes.insert(&region, 1, &store.snapshot(), &[Datum::Int8(200), Datum::Int8(7)]).unwrap();
+    let error = store.commit(&mut writes).unwrap_err();
+    assert_eq!(error.message(), "duplicate key value violates unique constraint \"renamed\"");
+    region.drop_index(&index);
+    insert(&region, 100, 7).unwrap();
+}
+
 #[test]
 fn a_taken_value_is_refused_with_postgresqls_words() {
     let store = store(8, 8);
@@ -95,6 +126,43 @@ fn values_change_hands_within_one_commit() {
     store.commit(&mut writes).unwrap();
     region.check();
     assert_eq!(region.row_count(), 10);
+}
+
+#[test]
+fn pending_rows_are_looked_at_in_steps_that_may_be_given_up() {
+    let store = store(8, 8);
+    let region = table(&store);
+    insert(&region, 1000, 1000).unwrap();
+    let mut writes = WriteSet::new();
+    let put = |writes: &mut WriteSet, id: i64, v: i64| {
+        writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+    };
+    let steps = |writes: &mut WriteSet| {
+        let mut steps = 1;
+        while !writes.check_some_values(&region, steps > 1, 4)? {
+            steps += 1;
+        }
+        Ok::<_, ashlar_base::Error>(steps)
+    };
+    (0..10).for_each(|id| put(&mut writes, id, id));
+    // Given up after one of them, and begun again.
+    assert!(!writes.check_some_values(&region, false, 4).unwrap());
+    assert_eq!(steps(&mut writes).unwrap(), 3);
+    // What was looked at is not looked at again.
+    assert_eq!(steps(&mut writes).unwrap(), 1);
+    (10..20).for_each(|id| put(&mut writes, id, id));
+    assert!(!writes.check_some_values(&region, false, 4).unwrap());
+    // What was written behind the first step is looked at by whoever begins.
+    put(&mut writes, 20, 3);
+    assert_eq!(writes.check_values(&region).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!(steps(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    put(&mut writes, 20, 1000);
+    assert_eq!(steps(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    put(&mut writes, 20, 20);
+    assert!(steps(&mut writes).unwrap() > 1);
+    store.commit(&mut writes).unwrap();
+    region.check();
+    assert_eq!(region.row_count(), 22);
 }
 
 #[test]

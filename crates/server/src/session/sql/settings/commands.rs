@@ -9,7 +9,7 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_query::Setting;
 use ashlar_query::statement::configure::{Function, Item};
 
-use super::{SHARDED_SERVER, number_of};
+use super::SHARDED_SERVER;
 use crate::session::sql::SqlSession;
 use crate::session::sql::sharded::check_named;
 
@@ -39,13 +39,19 @@ impl SqlSession {
 
     /// All settings in the order of their names.
     pub(in crate::session::sql) fn all_settings(&self) -> Arc<[Setting]> {
-        let mut all = self.settings.all();
-        for setting in &mut all {
-            if let Some(mode) = self.show_own_mode(setting.name) {
-                (setting.value, setting.shown) = (mode.to_owned(), mode.to_owned());
-            }
+        let all = self.settings.all();
+        let own_mode = |setting: &Setting| {
+            let mode = setting.name.starts_with("transaction_").then(|| self.show_own_mode(setting.name)).flatten();
+            mode.filter(|mode| *mode != setting.value.as_str())
+        };
+        if all.iter().all(|setting| own_mode(setting).is_none()) {
+            return all;
         }
-        all.into()
+        let in_force = |setting: &Setting| match own_mode(setting) {
+            Some(mode) => Setting { value: mode.to_owned(), shown: mode.to_owned(), ..setting.clone() },
+            None => setting.clone(),
+        };
+        all.iter().map(in_force).collect()
     }
 
     /// SHOW ALL
@@ -79,7 +85,7 @@ impl SqlSession {
                     match (name.text(parameters), missing) {
                         (None, _) | (_, Some(None)) => Value::Null,
                         (Some(name), Some(Some(missing)))
-                            if super::boolean(&missing) == Some(true) && number_of(&name).is_err() =>
+                            if super::boolean(&missing) == Some(true) && self.settings.number(&name).is_err() =>
                         {
                             Value::Null
                         }

@@ -9,7 +9,10 @@ fn settings() -> Settings {
 }
 
 fn shown(settings: &Settings, name: &str) -> String {
-    settings.values[number_of(name).unwrap()].clone()
+    // Of one that nobody has set there is nothing.
+    settings
+        .number(name)
+        .map_or_else(|_| String::new(), |number| table::usual(number, &settings.values[number]).to_owned())
 }
 
 #[test]
@@ -54,6 +57,50 @@ fn clients_are_told_what_is_in_force_and_only_if_they_do_not_know() {
     assert!(settings.take_changes().is_empty());
 }
 
+fn told_to_shards(settings: &Settings) -> Vec<String> {
+    settings.of_shards.carried.iter().map(|given| format!("{}={}", given.name, given.value)).collect()
+}
+
+#[test]
+fn shards_are_told_what_was_given_and_nothing_else() {
+    let mut settings = settings();
+    assert!(told_to_shards(&settings).is_empty());
+    // The usual value too: a server may have another.
+    settings.set("synchronous_commit", Some("true"), false).unwrap();
+    settings.set("work_mem", Some("64MB"), true).unwrap();
+    settings.set("random_page_cost", Some("1.1"), true).unwrap();
+    assert_eq!(told_to_shards(&settings), ["random_page_cost=1.1", "synchronous_commit=on", "work_mem=65536"]);
+    settings.end_transaction(true);
+    assert_eq!(told_to_shards(&settings), ["synchronous_commit=on"]);
+    settings.set("synchronous_commit", None, false).unwrap();
+    settings.end_transaction(true);
+    settings.set("jit", Some("on"), false).unwrap();
+    settings.end_transaction(false);
+    assert!(told_to_shards(&settings).is_empty());
+
+    let config = Config::default();
+    let mut begun = Settings::new(&config, &[("user", "test"), ("options", "-c enable_seqscan=off")]).unwrap();
+    begun.set("enable_seqscan", Some("on"), false).unwrap();
+    assert_eq!(told_to_shards(&begun), ["enable_seqscan=on"]);
+    begun.reset_all().unwrap();
+    assert_eq!(told_to_shards(&begun), ["enable_seqscan=off"]);
+}
+
+#[test]
+fn what_was_not_given_is_told_as_usual() {
+    let mut settings = settings();
+    for (name, usual, unit) in [("work_mem", "4MB", Some("kB")), ("effective_cache_size", "4GB", Some("8kB"))] {
+        let all = settings.all();
+        let listed = all.iter().find(|setting| setting.name == name).unwrap();
+        assert_eq!((listed.shown.as_str(), listed.unit, &listed.value), (usual, unit, &listed.reset), "{name}");
+        assert_eq!(settings.show(name).unwrap(), usual);
+    }
+    settings.set("work_mem", Some("8MB"), false).unwrap();
+    assert!(settings.all().iter().any(|setting| setting.name == "work_mem" && setting.value == "8192"));
+    settings.end_transaction(false);
+    assert!(settings.all().iter().any(|setting| setting.name == "work_mem" && setting.value == "4096"));
+}
+
 #[test]
 fn what_a_transaction_notes_does_not_grow_with_the_number_of_its_settings() {
     let mut settings = settings();
@@ -77,12 +124,12 @@ enum Step {
     End { committed: bool },
 }
 
-const NAMES: [&str; 3] = ["application_name", "statement_timeout", "lock_timeout"];
+const NAMES: [&str; 4] = ["application_name", "statement_timeout", "lock_timeout", "app.tenant"];
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0..3usize, any::<u8>(), any::<bool>()).prop_map(|(number, value, local)| Step::Set { number, value, local }),
-        1 => (0..3usize, any::<bool>()).prop_map(|(number, local)| Step::Reset { number, local }),
+        5 => (0..4usize, any::<u8>(), any::<bool>()).prop_map(|(number, value, local)| Step::Set { number, value, local }),
+        1 => (0..4usize, any::<bool>()).prop_map(|(number, local)| Step::Reset { number, local }),
         1 => Just(Step::ResetAll),
         3 => Just(Step::Savepoint),
         2 => (0..4usize).prop_map(Step::Release),
@@ -91,8 +138,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// In force, and the session's own, of the three settings.
-type Picture = [(String, String); 3];
+/// In force, and the session's own, of the four settings.
+type Picture = [(String, String); 4];
 
 proptest! {
     #[test]
