@@ -7,13 +7,14 @@
 //! column becomes a parameter, an array, and the rows are unnested out of these. Other forms are refused.
 
 use std::ops::ControlFlow;
+use std::slice;
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value, value::coerce};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Cte, Expr, Ident, Query, SetExpr, Statement as AstStatement, TableFactor, Value as AstValue,
-    Visitor,
+    BinaryOperator, Cte, Expr, FromTable, Ident, Query, SetExpr, Statement as AstStatement, TableFactor,
+    Value as AstValue, Visitor,
 };
 
 use super::{LockPlan, clause};
@@ -75,17 +76,23 @@ fn locks(statement: &AstStatement) -> bool {
 /// Where the name of a WITH query stands.
 struct Named<'n> {
     name: &'n str,
-    /// How often it is read in FROM.
+    /// How often it is read in FROM, and is what is changed, which is a table in any case.
     reads: usize,
+    targets: usize,
     /// How many WITH queries have it.
     queries: usize,
 }
 
 impl<'n> Named<'n> {
     fn of(query: &Query, name: &'n str) -> Self {
-        let mut named = Self { name, reads: 0, queries: 0 };
+        let mut named = Self { name, reads: 0, targets: 0, queries: 0 };
         let _ = walk::visit(query, &mut named);
         named
+    }
+
+    fn is_it(&self, factor: &TableFactor) -> bool {
+        let TableFactor::Table { name, args: None, .. } = factor else { return false };
+        matches!(&name.0[..], [part] if part.as_ident().map(folded).as_deref() == Some(self.name))
     }
 }
 
@@ -98,13 +105,20 @@ impl Visitor for Named<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_statement(&mut self, statement: &AstStatement) -> ControlFlow<()> {
+        let targets = match statement {
+            AstStatement::Update(update) => slice::from_ref(&update.table),
+            AstStatement::Delete(delete) => match &delete.from {
+                FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables) => tables.as_slice(),
+            },
+            _ => &[],
+        };
+        self.targets += targets.iter().filter(|target| self.is_it(&target.relation)).count();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, args: None, .. } = factor
-            && let [part] = &name.0[..]
-            && part.as_ident().map(folded).as_deref() == Some(self.name)
-        {
-            self.reads += 1;
-        }
+        self.reads += usize::from(self.is_it(factor));
         ControlFlow::Continue(())
     }
 }
@@ -150,8 +164,8 @@ fn with_query(statement: &mut AstStatement) -> Option<&mut Cte> {
     let own = &with.cte_tables[number].query;
     let mut others = with.cte_tables.iter().map(|cte| folded(&cte.alias.name)).filter(|other| *other != name);
     let (all, within) = (Named::of(query, &name), Named::of(own, &name));
-    let is_alone =
-        all.queries == 1 && all.reads > within.reads && !others.any(|other| Named::of(own, &other).reads > 0);
+    let is_read = all.reads > within.reads + all.targets;
+    let is_alone = all.queries == 1 && is_read && !others.any(|other| Named::of(own, &other).reads > 0);
     query.with.as_mut().filter(|_| is_alone)?.cte_tables.get_mut(number)
 }
 

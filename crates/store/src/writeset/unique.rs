@@ -73,13 +73,17 @@ impl PendingValues {
 
     /// The indexes are those of now. Those that the transaction drops are asked nothing.
     fn refresh(&mut self, region: &Region, shape: &Shape, ignored: &[TableId]) {
+        // Errors tell the name, which may be another one by now.
+        fn named(index: &Arc<IndexDef>) -> (TableId, &str) {
+            (index.id, index.name.as_str())
+        }
         let wanted = region.every_index();
         let wanted = wanted.iter().filter(|index| {
             let is_asked = index.unique.is_some() || !index.is_plain();
             is_asked && !ignored.contains(&index.id) && shape.schema.has_columns_of(index)
         });
         let wanted: Vec<&Arc<IndexDef>> = wanted.collect();
-        if wanted.iter().map(|index| index.id).eq(self.indexes.iter().map(|index| index.definition.id)) {
+        if wanted.iter().copied().map(named).eq(self.indexes.iter().map(|index| named(&index.definition))) {
             return;
         }
         self.forget();

@@ -66,6 +66,19 @@ fn an_index_goes_by_the_name_that_it_was_given_last() {
 }
 
 #[test]
+fn rows_that_are_pending_know_the_name_that_an_index_has_got() {
+    let store = store(8, 8);
+    let region = table(&store);
+    let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
+    writes.insert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(7)]).unwrap();
+    writes.check_values(&region).unwrap();
+    region.rename_index(TableId(100), "renamed");
+    writes.insert(&region, 1, &snapshot, &[Datum::Int8(2), Datum::Int8(7)]).unwrap();
+    let error = writes.check_values(&region).unwrap_err();
+    assert_eq!(error.fields().constraint.as_deref(), Some("renamed"));
+}
+
+#[test]
 fn a_taken_value_is_refused_with_postgresqls_words() {
     let store = store(8, 8);
     let region = table(&store);
