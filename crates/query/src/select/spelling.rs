@@ -12,6 +12,7 @@ use crate::grammar::may_lock;
 
 mod items;
 mod json;
+mod names;
 
 /// Marks the operand of `BETWEEN` behind which `SYMMETRIC` was said: an operator that PostgreSQL has no more, and that
 /// `rewrite` takes away again.
@@ -73,6 +74,7 @@ fn respelt(text: &str, tokens: &[ScanToken], number: usize, word: &str) -> Resul
     let before = number.checked_sub(1).and_then(|before| tokens.get(before));
     let mut behind = 0;
     let replacement: Option<String> = match tokens[number].token() {
+        _ if names::is_name(tokens, number, word) => Some(format!("\"{}\"", word.to_ascii_lowercase())),
         Token::Isnull => Some("IS NULL".to_owned()),
         Token::Notnull => Some("IS NOT NULL".to_owned()),
         Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
@@ -99,7 +101,20 @@ fn respelt(text: &str, tokens: &[ScanToken], number: usize, word: &str) -> Resul
         }
         // `TABLE t` is a query; in no query is TABLE anything else.
         Token::Table => Some("SELECT * FROM".to_owned()),
-        Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
+        Token::Only
+            if before.is_some_and(|before| {
+                matches!(
+                    before.token(),
+                    Token::From
+                        | Token::Join
+                        | Token::Update
+                        | Token::Using
+                        | Token::Table
+                        | Token::Ascii44
+                        | Token::Ascii40
+                )
+            }) =>
+        {
             Some(String::new())
         }
         // Whether it may be said is the planner's to know.
@@ -253,6 +268,7 @@ fn is_suspicious(text: &str) -> bool {
     // A comment is not one, nor is what begins one.
     let is_glued = |pair: &[u8]| OPERATORS.contains(&pair[0]) && matches!(pair[1], b'-' | b'+') && pair != b"--";
     WORDS.iter().any(|word| lower.contains(word))
+        || names::may_be_there(&lower)
         || text.as_bytes().windows(2).any(is_glued)
         || (text.contains('\'') && text.contains(['\n', '\r']))
         || has_number()
