@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use crate::admission::{Admission, AdmissionConfig, AdmissionStatistics};
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
+use crate::fenced_limits::{self, FenceLimits, UnfenceLimits};
 use crate::guarded_projections::{self, GuardedProjections};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
@@ -363,6 +364,10 @@ fn session_state(
     ours.push(Arc::new(NullExtensions));
     for rule in ours.into_iter().rev() {
         physical.insert(place, rule);
+    }
+    if let Some(place) = physical.iter().position(|rule| rule.name() == fenced_limits::PLACES_SORTS) {
+        physical.insert(place + 1, Arc::new(UnfenceLimits));
+        physical.insert(place, Arc::new(FenceLimits));
     }
     for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {
         *rule = Arc::new(GuardedProjections::default());

@@ -20,6 +20,7 @@ pub mod engine;
 mod estimate;
 pub mod explain;
 pub mod expressions;
+mod fenced_limits;
 pub mod files;
 pub mod grammar;
 pub mod grid_table;
