@@ -15,6 +15,7 @@ mod faults;
 mod fixtures;
 mod http;
 mod life;
+mod limits;
 mod locks;
 mod model;
 mod notify;
