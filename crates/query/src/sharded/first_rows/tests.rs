@@ -1,3 +1,5 @@
+//! Which queries ask shards for their first rows, and what the texts are that these get.
+
 use std::time::Duration;
 
 use ashlar_shard::two_phase::Recovery;
