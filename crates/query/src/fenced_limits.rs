@@ -12,10 +12,15 @@
 //!       SortExec: n, k                     SortExec: n, k                     SortExec: n, k
 //!
 //!   SortExec: n, fetch=4        ──▶    FencedLimitExec: fetch=4    ──▶    SortExec: n, fetch=4
-//!                                        SortExec: n
+//!     ProjectionExec: n, m               SortExec: n                        ProjectionExec: n, m
+//!       HashJoinExec                       ProjectionExec: n, m               HashJoinExec
+//!                                            FenceExec
+//!                                              HashJoinExec
 //! ```
 //!
-//! Projections change places with the limit above them: what they leave out is what the order is of.
+//! Projections change places with the limit above them where a sort is beneath: what they leave out is what the order is of. A sort with a limit
+//! stays above what may give more or fewer rows than it gets, a join or a filter, of which it keeps few rows; without its limit it would move
+//! beneath, so there is a fence too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,6 +70,9 @@ pub(crate) struct UnfenceLimits;
 impl PhysicalOptimizerRule for UnfenceLimits {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let limits = plan.transform_up(|node| {
+            if let Some(FenceExec(input)) = node.downcast_ref() {
+                return Ok(Transformed::yes(Arc::clone(input)));
+            }
             let limit = node.downcast_ref::<FencedLimitExec>().map(FencedLimitExec::unfenced).transpose()?;
             Ok(limit.map_or_else(|| Transformed::no(node), Transformed::yes))
         });
@@ -90,6 +98,10 @@ fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         }
         let of_sort = input.downcast_ref::<SortExec>().map(|sort| sort.expr().clone());
         let order = of_sort.or_else(|| input.downcast_ref::<FencedLimitExec>()?.order.clone());
+        if order.is_none() {
+            let fence = FencedLimitExec::new(Arc::clone(limit.input()), limit.skip(), limit.fetch(), None);
+            return Ok(Transformed::yes(Arc::new(fence)));
+        }
         let fence = FencedLimitExec::new(Arc::clone(input), limit.skip(), limit.fetch(), order);
         let above = |beneath, projection| replace_children_if_necessary(projection, vec![beneath]);
         return projections.into_iter().rev().try_fold(Arc::new(fence) as _, above).map(Transformed::yes);
@@ -98,7 +110,7 @@ fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         && !sort.preserve_partitioning()
         && let Some(fetch) = sort.fetch()
     {
-        let all = Arc::new(SortExec::new(sort.expr().clone(), Arc::clone(sort.input())));
+        let all = Arc::new(SortExec::new(sort.expr().clone(), walled(sort.input())?));
         let order = Some(sort.expr().clone());
         return Ok(Transformed::yes(Arc::new(FencedLimitExec::new(all, 0, Some(fetch), order))));
     }
@@ -112,6 +124,14 @@ fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         return Ok(Transformed::yes(Arc::new(all)));
     }
     Ok(Transformed::no(node))
+}
+
+/// A plan with a fence beneath its projections, which a sort may pass.
+fn walled(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => replace_children_if_necessary(Arc::clone(plan), vec![walled(projection.input())?]),
+        None => Ok(Arc::new(FenceExec(Arc::clone(plan)))),
+    }
 }
 
 /// A plan whose sort gives so many first rows instead of all; `None` if it has none at its top.
@@ -227,5 +247,74 @@ impl ExecutionPlan for FencedLimitExec {
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.limit.execute(stream_partition, context)
+    }
+}
+
+/// What no sort passes, and what is nothing else. No plan has one when it runs.
+#[derive(Debug)]
+struct FenceExec(Arc<dyn ExecutionPlan>);
+
+impl DisplayAs for FenceExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FenceExec")
+    }
+}
+
+impl ExecutionPlan for FenceExec {
+    fn name(&self) -> &'static str {
+        "FenceExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.0]
+    }
+
+    /// As of a limit.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(input) = children.pop() else { return internal_err!("a fence has one input") };
+        Ok(Arc::new(Self(input)))
+    }
+
+    fn child_stats_requests(&self, stream_partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(stream_partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+
+    fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.0.execute(stream_partition, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+    use super::*;
+
+    #[test]
+    fn the_rule_that_places_sorts_is_there() {
+        assert!(PhysicalOptimizer::new().rules.iter().any(|rule| rule.name() == PLACES_SORTS));
     }
 }

@@ -49,10 +49,10 @@ fn spelt(text: &str) -> Result<Cow<'_, str>> {
 
 /// What the words of a text become, each by itself.
 fn words(text: &str) -> Result<Cow<'_, str>> {
-    let Ok(scanned) = pg_query::scan(text) else { return Ok(Cow::Borrowed(text)) };
+    let Some(tokens) = scanned(text) else { return Ok(Cow::Borrowed(text)) };
     let mut plain = String::with_capacity(text.len());
     let mut end = 0;
-    let tokens = &scanned.tokens;
+    let tokens = &tokens[..];
     let mut number = 0;
     while let Some(token) = tokens.get(number) {
         let (start, token_end) = range(token);
@@ -67,6 +67,13 @@ fn words(text: &str) -> Result<Cow<'_, str>> {
     }
     plain.push_str(&text[end..]);
     Ok(Cow::Owned(plain))
+}
+
+/// The tokens of a text, comments left out: what stands around these belongs together.
+fn scanned(text: &str) -> Option<Vec<ScanToken>> {
+    let mut tokens = pg_query::scan(text).ok()?.tokens;
+    tokens.retain(|token| !matches!(token.token(), Token::SqlComment | Token::CComment));
+    Some(tokens)
 }
 
 /// The plain spelling of the token with this number, and how many tokens behind it belong to it; `None` if it is plain already.
@@ -182,8 +189,7 @@ fn wrapped(text: &str) -> Option<String> {
     if !LISTS.iter().any(|list| lower.contains(list)) {
         return None;
     }
-    let scanned = pg_query::scan(text).ok()?;
-    let tokens = &scanned.tokens;
+    let tokens = &scanned(text)?[..];
     let word = |number: usize| {
         let (start, end) = range(tokens.get(number)?);
         text.get(start..end)

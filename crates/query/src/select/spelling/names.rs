@@ -68,9 +68,27 @@ pub(super) fn is_name(tokens: &[ScanToken], number: usize, word: &str) -> bool {
     if !is_one(&SOMETIMES) {
         return false;
     }
-    // What is said behind AS is a label, whatever word it is.
+    // What is said behind AS is a label, whatever word it is; but `CREATE TABLE ... AS TABLE t` has a query there.
     let is_label = before == Some(Token::As)
-        && matches!(next, None | Some(Token::From | Token::Where | Token::Ascii44 | Token::Ascii41 | Token::Ascii59));
+        && (tokens[number].token() != Token::Table
+            || matches!(
+                next,
+                None | Some(
+                    Token::From
+                        | Token::Where
+                        | Token::GroupP
+                        | Token::Having
+                        | Token::Order
+                        | Token::Limit
+                        | Token::Offset
+                        | Token::Union
+                        | Token::Except
+                        | Token::Intersect
+                        | Token::Ascii44
+                        | Token::Ascii41
+                        | Token::Ascii59
+                )
+            ));
     match tokens[number].token() {
         Token::Partition => next != Some(Token::By),
         Token::Exclude => !matches!(next, Some(Token::No | Token::CurrentP | Token::GroupP | Token::Ties)),
@@ -101,6 +119,8 @@ pub(super) fn is_name(tokens: &[ScanToken], number: usize, word: &str) -> bool {
                             | Token::Set
                             | Token::Returning
                             | Token::InP
+                            | Token::Between
+                            | Token::Ascii91
                     ) || is_sign(tokens, number - 1)
                 })
         }
@@ -114,7 +134,9 @@ fn is_sign(tokens: &[ScanToken], number: usize) -> bool {
     let is_one_sign = end == start + 1;
     match tokens[number].token() {
         Token::Op | Token::LessEquals | Token::GreaterEquals | Token::NotEquals => true,
-        Token::Ascii43
+        Token::Ascii37
+        | Token::Ascii94
+        | Token::Ascii43
         | Token::Ascii45
         | Token::Ascii42
         | Token::Ascii47

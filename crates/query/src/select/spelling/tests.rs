@@ -25,6 +25,20 @@ fn spellings_become_plain() {
             "select sum(a) over (partition by b) from t \"partition\"",
         ),
         ("select a + interval '1 day', interval from t", "select a + interval '1 day', \"interval\" from t"),
+        (
+            "select exists /* of */ (select 1) from t group by cube -- c\n (a)",
+            "select exists /* of */ (select 1) from t group by cube -- c\n (a)",
+        ),
+        (
+            "select sum(a) over (partition /* c */ by b), interval /* c */ '1 day' from unnest /* c */ (xs)",
+            "select sum(a) over (partition /* c */ by b), interval /* c */ '1 day' from unnest /* c */ (xs)",
+        ),
+        ("select 1 as isnull order by 1", "select 1 as \"isnull\" order by 1"),
+        ("select 1 as table union all table t", "select 1 as \"table\" union all SELECT * FROM t"),
+        (
+            "select 1 from t where a between interval - 1 and 5",
+            "select 1 from t where a between \"interval\" - 1 and 5",
+        ),
         ("select a::interval, cast(b as interval) from t", "select a::interval, cast(b as interval) from t"),
         (
             "select format('%s', a), exists (select 1), trim(a) from t group by cube (a)",
