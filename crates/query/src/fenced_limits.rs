@@ -99,8 +99,8 @@ fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         let of_sort = input.downcast_ref::<SortExec>().map(|sort| sort.expr().clone());
         let order = of_sort.or_else(|| input.downcast_ref::<FencedLimitExec>()?.order.clone());
         if order.is_none() {
-            let fence = FencedLimitExec::new(Arc::clone(limit.input()), limit.skip(), limit.fetch(), None);
-            return Ok(Transformed::yes(Arc::new(fence)));
+            projections.clear();
+            input = limit.input();
         }
         let fence = FencedLimitExec::new(Arc::clone(input), limit.skip(), limit.fetch(), order);
         let above = |beneath, projection| replace_children_if_necessary(projection, vec![beneath]);

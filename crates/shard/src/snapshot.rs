@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,10 +80,17 @@ impl fmt::Debug for Snapshots {
     }
 }
 
+/// How a server knows one of its snapshots.
+struct Export {
+    /// Its name there: numbers that begin anew where the server does, so another snapshot may have it afterwards.
+    name: String,
+    /// The advisory lock that the transaction which exported it holds for as long as it is there: a number picked at random.
+    lock: i64,
+}
+
 /// The snapshot of a server.
 struct Kept {
-    /// Its name there.
-    name: String,
+    export: Export,
     /// The member of the server's group that has it.
     member: String,
     /// Whether it has one reader, who has the connection that keeps it.
@@ -91,9 +99,9 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(name: String, is_sole: bool, mut held: Held) -> Self {
+    fn new(export: Export, is_sole: bool, mut held: Held) -> Self {
         let member = held.lease().server().name.clone();
-        Self { name, member, is_sole, held: Mutex::new(held) }
+        Self { export, member, is_sole, held: Mutex::new(held) }
     }
 
     /// Queues what makes the transaction of a connection one that sees it.
@@ -102,9 +110,15 @@ impl Kept {
         lease.queue_query(&self.import());
     }
 
-    /// The first statement of such a transaction.
+    /// The first statements of such a transaction. The second one fails where whoever exported the snapshot is gone, for then what was
+    /// imported may be another one of the same name; it fails by a cast, as no function says an error of one's own.
     fn import(&self) -> String {
-        format!("SET TRANSACTION SNAPSHOT {}", escape_literal(&self.name))
+        let Export { name, lock } = &self.export;
+        let name = escape_literal(name);
+        format!(
+            "SET TRANSACTION SNAPSHOT {name}; \
+             SELECT (CASE WHEN pg_catalog.pg_try_advisory_xact_lock_shared({lock}) THEN '{GONE}' ELSE '0' END)::pg_catalog.int4"
+        )
     }
 }
 
@@ -214,9 +228,9 @@ impl Snapshots {
                     Err(error) => return Err(error),
                 }
             }
-            let names = in_time(export(&mut all)).await?;
+            let exports = in_time(export(&mut all)).await?;
             in_time(unlock(&mut all)).await?;
-            Ok(Self::of(names, all.into_iter().map(|(server, held)| (server, false, held))))
+            Ok(Self::of(exports, all.into_iter().map(|(server, held)| (server, false, held))))
         })
         .await
     }
@@ -244,16 +258,16 @@ impl Snapshots {
                 let held = Held { lease: Some(lease), is_clean: true, locks: false, _right: right };
                 all.push((server.to_string(), held));
             }
-            let names = export(&mut all).await?;
+            let exports = export(&mut all).await?;
             let all = all.into_iter().zip(servers.values());
-            Ok(Self::of(names, all.map(|((server, held), reading)| (server, reading.is_sole, held))))
+            Ok(Self::of(exports, all.map(|((server, held), reading)| (server, reading.is_sole, held))))
         })
         .await
     }
 
-    fn of(names: Vec<String>, all: impl Iterator<Item = (String, bool, Held)>) -> Self {
-        let kept = names.into_iter().zip(all);
-        let kept = kept.map(|(name, (server, is_sole, held))| (server, Kept::new(name, is_sole, held)));
+    fn of(exports: Vec<Export>, all: impl Iterator<Item = (String, bool, Held)>) -> Self {
+        let kept = exports.into_iter().zip(all);
+        let kept = kept.map(|(export, (server, is_sole, held))| (server, Kept::new(export, is_sole, held)));
         Self { kept: kept.collect(), runtime: Handle::try_current().ok() }
     }
 
@@ -273,6 +287,9 @@ impl Snapshots {
         Ok(())
     }
 }
+
+/// What is wrong where a snapshot is not there any more.
+const GONE: &str = "the server has restarted since the snapshot was taken: begin the transaction again";
 
 /// A transaction that sees one snapshot.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -297,21 +314,25 @@ async fn lock(all: &mut [(String, Held)]) -> Result<()> {
 }
 
 /// Takes a snapshot of every server, all at once.
-async fn export(all: &mut [(String, Held)]) -> Result<Vec<String>> {
+async fn export(all: &mut [(String, Held)]) -> Result<Vec<Export>> {
+    // Seeds of hashes are what the system calls random, and others each time.
+    let lock = RandomState::new().hash_one(clock::monotonic()).cast_signed();
     for (_, held) in all.iter_mut() {
         held.is_clean = false;
         let lease = held.lease();
         lease.queue_query(BEGIN);
-        lease.queue_scan("SELECT pg_catalog.pg_export_snapshot()");
+        let locked = format!("pg_catalog.pg_advisory_xact_lock({lock})");
+        lease.queue_scan(&format!("SELECT pg_catalog.pg_export_snapshot() FROM {locked}"));
         lease.flush().await?;
     }
-    let mut names = Vec::with_capacity(all.len());
+    let mut exports = Vec::with_capacity(all.len());
     for (_, held) in all.iter_mut() {
         let lease = held.lease();
         let found = read(lease, &[TEXT]).await?;
-        names.push(found.first().and_then(|row| row.text(0)).ok_or_else(|| garbled(lease))?);
+        let name = found.first().and_then(|row| row.text(0)).ok_or_else(|| garbled(lease))?;
+        exports.push(Export { name, lock });
     }
-    Ok(names)
+    Ok(exports)
 }
 
 /// Lets go of every server, all at once.

@@ -33,6 +33,7 @@ const LIFE_BYTES_MAX: usize = 13;
 mod advance;
 mod ahead;
 mod checks;
+mod few;
 mod work;
 
 use advance::Advance;

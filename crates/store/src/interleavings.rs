@@ -298,6 +298,43 @@ fn a_commit_in_pieces_is_seen_whole() {
     });
 }
 
+/// Few rows at once are a commit like any other, for readers, for other commits and for who writes one of them.
+#[test]
+fn rows_put_at_once_are_seen_whole() {
+    const ROWS: i64 = 4;
+    explore(400, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        (0..ROWS - 1).for_each(|id| put(&region, id, 0));
+        let putter = |v: i64| {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                let rows: Vec<_> = (0..ROWS).map(|id| [Datum::Int8(id), Datum::Int8(v)]).collect();
+                assert!(region.put_few(&rows).unwrap());
+            })
+        };
+        let writers = [putter(1), putter(2)];
+        let reader = {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let snapshot = store.snapshot();
+                    let at: Vec<_> = (0..ROWS).map(|id| value_at(&region, &snapshot, id)).collect();
+                    let is_before = at[0] == Some(0) && at[ROWS as usize - 1].is_none();
+                    assert!(is_before || at.iter().all(|v| *v == at[0] && *v > Some(0)), "half of them: {at:?}");
+                    let again: Vec<_> = (0..ROWS).map(|id| value_at(&region, &snapshot, id)).collect();
+                    assert_eq!(again, at, "a snapshot that changes");
+                }
+            })
+        };
+        reader.join().unwrap();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let now: Vec<_> = (0..ROWS).map(|id| value_at(&region, &store.snapshot(), id)).collect();
+        assert!(now.iter().all(|v| *v == now[0] && *v > Some(0)), "{now:?}");
+        region.check();
+    });
+}
+
 /// Columns that a reader was lent hold what they held, while rows are written over, appended, deleted and compacted.
 #[test]
 fn what_a_reader_was_lent_does_not_change() {

@@ -229,3 +229,48 @@ fn what_changes_tables_of_this_server_reads_shards_as_its_transaction_may() {
     assert_eq!(client.value("SELECT sum(v) FROM g").unwrap(), "55");
     fleet.ashlar.check_log();
 }
+
+/// Names of snapshots are numbers of a server's life: its next one gives them out again.
+#[test]
+fn another_snapshot_of_the_same_name_is_not_taken_for_ones_own() {
+    let mut fleet = Fleet::start(2);
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    keys.iter().for_each(|key| done(&mut client, &format!("INSERT INTO t VALUES ({key}, 1)")));
+    let of = |place: usize| format!("SELECT v FROM t WHERE k = {}", keys[place]);
+    // Places that the server gives its connections: those before the reader's are free in its next life.
+    let before: Vec<pg::Connection> = (0..15).map(|_| fleet.shard(1)).collect();
+    done(&mut client, "SET sharded_reads = 'snapshot'");
+    done(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_eq!(client.value(&of(0)).unwrap(), "1");
+    let wanted = fleet.shard(1).value("SELECT pg_ls_dir('pg_snapshots')").unwrap();
+    drop(before);
+    fleet.shards[1].kill().unwrap();
+    fleet.shards[1].start_again().unwrap();
+    done(&mut fleet.shard(1), "UPDATE t SET v = 100");
+    let place = |name: &str| name.split('-').next().map(str::to_owned);
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+    let mut others: Vec<pg::Connection> = Vec::new();
+    let same = loop {
+        assert!(others.len() < 60, "no connection has the place of {wanted}");
+        let mut another = fleet.shard(1);
+        done(&mut another, begin);
+        let mut name = another.value("SELECT pg_export_snapshot()").unwrap();
+        while place(&name) == place(&wanted) && name < wanted {
+            done(&mut another, "COMMIT");
+            done(&mut another, begin);
+            name = another.value("SELECT pg_export_snapshot()").unwrap();
+        }
+        others.push(another);
+        if place(&name) == place(&wanted) {
+            break name;
+        }
+    };
+    assert_eq!(same, wanted, "its transactions are past it");
+    assert!(wait_for(PATIENCE, || other.value(&of(1)).is_ok_and(|value| value == "100")));
+    let error = refused(&mut client, &of(1));
+    assert!(error.contains("restarted since the snapshot was taken"), "{error}");
+    done(&mut client, "ROLLBACK");
+    assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "101");
+}

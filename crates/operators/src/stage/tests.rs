@@ -360,11 +360,16 @@ fn rows_of_a_join_that_went_through_files_stay_in_their_streams() {
         let plan: Arc<dyn ExecutionPlan> =
             Arc::new(join(sides.each_ref(), &keys, join_type, mode, NullEquality::NullEqualsNothing));
         let expected = by_the_engine(&plan).num_rows();
-        let free = last_part(Arc::clone(&plan));
-        check_streams(&free, PLENTY, expected);
-        assert_eq!(files(&free), 0);
+        // How many streams hold their rows at once is another thing each time: a quarter of what all hold may be what one needs.
+        let peaks = (0..5).map(|_| {
+            let free = last_part(Arc::clone(&plan));
+            check_streams(&free, PLENTY, expected);
+            assert_eq!(files(&free), 0);
+            peak(&free)
+        });
+        let least = peaks.fold(usize::MAX, usize::min);
         let less = last_part(plan);
-        check_streams(&less, peak(&free) / 4, expected);
+        check_streams(&less, least / 6, expected);
         assert!(files(&less) > 0, "{join_type}");
     }
 }

@@ -50,6 +50,11 @@ impl From<Error> for Refused {
 }
 
 impl Partition {
+    #[inline]
+    pub(crate) fn has_indexes(&self) -> bool {
+        !self.indexes.is_empty()
+    }
+
     /// Whether a write has to be looked at before it is made.
     #[inline]
     pub(crate) fn has_checks(&self) -> bool {

@@ -468,14 +468,18 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     let running = &mut session.running;
     match &mut running.transaction {
         None => {
+            let rows: Vec<_> = pairs(args).map(|(key, value)| [Datum::Bytea(key), Datum::Bytea(value)]).collect();
+            if service.kv.put_few(&rows)? {
+                reply.ok();
+                return Ok(());
+            }
             let version = service.kv.schema().version;
             let (snapshot, mut writes) = (store.snapshot(), WriteSet::blind());
             if let Some(holder) = running.way.holder() {
                 writes.set_owner(holder.id());
             }
-            for (key, value) in pairs(args) {
-                let row = [Datum::Bytea(key), Datum::Bytea(value)];
-                writes.put(&service.kv, version, &snapshot, &row, Expiry::Table)?;
+            for row in &rows {
+                writes.put(&service.kv, version, &snapshot, row, Expiry::Table)?;
             }
             let committed = store.commit(&mut writes);
             if let Some(request) = writes.take_stopped() {
