@@ -7,15 +7,17 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::compute::interleave;
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::SqlType;
+use ashlar_base::{Datum, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, compare_datums};
 use datafusion_common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion_expr::expr::{Placeholder, ScalarFunction};
 use datafusion_expr::{
-    ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 
 use crate::error::external;
@@ -26,6 +28,76 @@ use crate::fields::field_of;
 pub struct ArrayComparison {
     operator: Operator,
     signature: Signature,
+}
+
+/// The greatest or the least of several arrays with items of one type, NULL ones left out.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ArrayExtreme {
+    is_greatest: bool,
+    signature: Signature,
+}
+
+/// GREATEST or LEAST of these, if they are arrays, which the caller has made one type.
+pub fn extreme(is_greatest: bool, args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    items_of(args.first()?, schema)?;
+    let signature = Signature::variadic_any(Volatility::Immutable);
+    let func = Arc::new(ScalarUDF::from(ArrayExtreme { is_greatest, signature }));
+    Some(Expr::ScalarFunction(ScalarFunction { func, args: args.to_vec() }))
+}
+
+impl ScalarUDFImpl for ArrayExtreme {
+    fn name(&self) -> &str {
+        if self.is_greatest { "greatest" } else { "least" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types.first() {
+            Some(first) => Ok(first.clone()),
+            None => internal_err!("{} of nothing", self.name()),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match args.arg_fields.first() {
+            Some(first) => Ok(Arc::new(first.as_ref().clone().with_name(self.name()).with_nullable(true))),
+            None => internal_err!("{} of nothing", self.name()),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let sides = args.args.iter().zip(&args.arg_fields);
+        let sides: Vec<Side> =
+            sides.map(|(values, field)| Side::new(values, field, args.number_rows)).collect::<Result<_>>()?;
+        let readers: Vec<ColumnReader<'_>> = sides.iter().map(Side::reader).collect::<Result<_>>()?;
+        let is_scalar = sides.iter().all(|side| side.is_scalar);
+        let wanted = if self.is_greatest { Ordering::Greater } else { Ordering::Less };
+        let best_at = |row: usize| {
+            let mut best: Option<(usize, Datum<'_>)> = None;
+            for (at, (side, reader)) in sides.iter().zip(&readers).enumerate() {
+                let datum = reader.datum(side.place(row));
+                let is_better =
+                    !datum.is_null() && best.as_ref().is_none_or(|(_, best)| compare_datums(&datum, best) == wanted);
+                if is_better {
+                    best = Some((at, datum));
+                }
+            }
+            // Where all are NULL, the first of them.
+            let at = best.map_or(0, |(at, _)| at);
+            (at, sides[at].place(row))
+        };
+        let rows = if is_scalar { 1 } else { args.number_rows };
+        let places: Vec<(usize, usize)> = (0..rows).map(best_at).collect();
+        let arrays: Vec<&dyn Array> = sides.iter().map(|side| side.array.as_ref()).collect();
+        let chosen = interleave(&arrays, &places)?;
+        if is_scalar {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&chosen, 0)?));
+        }
+        Ok(ColumnarValue::Array(chosen))
+    }
 }
 
 /// Two sides as a comparison of arrays; `None`: they are something else, or the engine compares them as well.

@@ -20,6 +20,7 @@ pub mod decimals;
 pub mod digits;
 pub mod error;
 pub mod fields;
+pub mod float_extremes;
 pub mod float_sum;
 pub mod floats;
 pub mod framed;

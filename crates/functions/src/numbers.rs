@@ -52,7 +52,7 @@ pub const FUNCTIONS: &[Function] = &[
                     } else if x < 0.0 {
                         -1.0
                     } else {
-                        x
+                        0.0
                     })
                 }),
             ),
@@ -300,7 +300,14 @@ fn greatest_divisor(mut left: u128, mut right: u128) -> u128 {
 
 fn gcd(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let divisor = greatest_divisor(whole(&args[0]).unsigned_abs().into(), whole(&args[1]).unsigned_abs().into());
-    integer(call, i64::try_from(divisor).unwrap_or(i64::MAX))
+    in_range(call, divisor)
+}
+
+/// 22003 beyond bigint; beyond smaller types where it is made one of them.
+fn in_range(call: &Call<'_>, number: u128) -> Result<Value> {
+    let out_of_range =
+        || Error::new(ErrorCode::NumericOutOfRange, format!("{} out of range", super::catalog::name_of(call.ret)));
+    integer(call, i64::try_from(number).map_err(|_| out_of_range())?)
 }
 
 fn numeric_gcd(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
@@ -315,9 +322,7 @@ fn lcm(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         return integer(call, 0);
     }
     let multiple = u128::from(left) / greatest_divisor(left.into(), right.into()) * u128::from(right);
-    let out_of_range =
-        || Error::new(ErrorCode::NumericOutOfRange, format!("{} out of range", super::catalog::name_of(call.ret)));
-    integer(call, i64::try_from(multiple).map_err(|_| out_of_range())?)
+    in_range(call, multiple)
 }
 
 fn factorial(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {

@@ -242,6 +242,8 @@ fn found<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Option<&'a str> {
     let text = document(&args[0]);
     match &args[1] {
         Datum::Text(key) => path::member(text, key, is_normal(call)),
+        // PostgreSQL keeps a jsonb that is neither object nor array as an array of one.
+        Datum::Int4(0 | -1) if is_normal(call) && !text.starts_with(['{', '[']) => Some(text),
         Datum::Int4(place) => path::item(text, i64::from(*place)),
         _ => None,
     }

@@ -29,6 +29,7 @@ use super::{distances, retyped, unions};
 use crate::catalog::numeric;
 use crate::decimals::{AVERAGE_SCALE, NumericOperation};
 use crate::error::external;
+use crate::float_extremes;
 use crate::float_sum;
 use crate::floats::FloatCheck;
 use crate::framed;
@@ -108,6 +109,9 @@ fn plan_of(name: &str, args: &[Expr], is_distinct: bool, schema: &DFSchema) -> R
                 "sum" => (sum, Finish::Float(arg_type.clone())),
                 _ => ([sum, vec![(count_udaf(), arg.clone())]].concat(), Finish::FloatAverage),
             }
+        }
+        (name, DataType::Float32 | DataType::Float64) if let Some(extreme) = float_extremes::udaf(name) => {
+            (vec![(extreme, arg.clone())], Finish::Same)
         }
         ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
             let wide = cast(DataType::Decimal256(*precision, *scale));

@@ -12,6 +12,7 @@ use datafusion_expr::expr::{InList, ScalarFunction};
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator, WindowFunctionDefinition};
 use datafusion_optimizer::AnalyzerRule;
 
+use crate::array_order;
 use crate::catalog::{common_numeric, name_of};
 use crate::error::external;
 use crate::fields::field_of;
@@ -67,6 +68,11 @@ impl AnalyzerRule for Conditions {
                     && let Some(sql_type) = args.iter().find_map(|arg| json_type(arg, schema))
                 {
                     return Err(external(no_order(sql_type)));
+                }
+                if context != "COALESCE"
+                    && let Some(extreme) = array_order::extreme(context == "GREATEST", &args, schema)
+                {
+                    return Ok(Transformed::yes(extreme));
                 }
                 let changed = args != function.args;
                 let call = Expr::ScalarFunction(ScalarFunction { func: function.func, args });

@@ -99,7 +99,7 @@ impl Backend {
     }
 
     /// Waits for the next row of what [`Self::queue_scan`] has queued, which has columns of these types: the body of its
-    /// DataRow, which [`Self::consume_row`] steps over. `None`: all has been answered.
+    /// DataRow, which [`Self::consume_row`] steps over. `None`: all has been answered. Rows of what was queued before are not passed on.
     ///
     /// # Errors
     /// What the shard says, once everything is answered; 42804 where it has other columns; 08006 where it is gone.
@@ -110,7 +110,7 @@ impl Backend {
     ) -> Result<Option<Range<usize>>> {
         loop {
             match self.peek()? {
-                Some((b'D', length)) if failure.is_none() => {
+                Some((b'D', length)) if failure.is_none() && self.awaited == 1 => {
                     return Ok(Some(self.start + HEADER_BYTES..self.start + length));
                 }
                 Some((b'D', length)) => self.consume(length),
@@ -122,7 +122,7 @@ impl Backend {
                             let error = self.failure_of(body);
                             failure.get_or_insert(error);
                         }
-                        b'T' => {
+                        b'T' if self.awaited == 1 => {
                             let difference = client::row_description(body).map(|found| other_types(types, &found));
                             if let Some(told) = difference.map_err(|_| self.garbled())? {
                                 failure.get_or_insert_with(|| other_columns(&self.server.name, told));
