@@ -4,7 +4,8 @@
 //! `a.code = b.code AND a.code::int > 5` asks nothing of codes that only `b` has: one of them that is no number would fail a query which
 //! PostgreSQL answers. Stands in the place of the engine's rule that pushes conditions down, and makes these where keys are columns: it does
 //! not see the keys where one of the conditions about them may fail. And it does not see conditions with subqueries that are run for each row:
-//! they stay above all that it pushes.
+//! they stay above all that it pushes. Nor does a condition without columns go beneath groups one of which is there without any row:
+//! `SELECT count(*) FROM t HAVING $1` has no row where `$1` is false, and would have a count of nothing.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::Transformed;
 use datafusion_expr::expr::{Exists, InSubquery};
 use datafusion_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
-use datafusion_expr::{Expr, Filter, Join, LogicalPlan};
+use datafusion_expr::{Expr, Filter, GroupingSet, Join, LogicalPlan};
 use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
@@ -77,14 +78,29 @@ fn filter(condition: Expr, input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
 
 /// Whether filters, one above the other, have a condition beside or above others that is not to be pushed down.
 fn has_condition_that_stays(plan: &LogicalPlan) -> Result<bool> {
-    let mut node = plan;
+    let (mut node, mut has_no_columns) = (plan, false);
     while let LogicalPlan::Filter(filter) = node {
         if reads_rows_around(&filter.predicate)? {
             return Ok(true);
         }
+        has_no_columns |= split_conjunction(&filter.predicate).into_iter().any(is_without_columns);
         node = filter.input.as_ref();
     }
-    Ok(false)
+    Ok(has_no_columns && has_group_of_no_rows(node))
+}
+
+fn is_without_columns(condition: &Expr) -> bool {
+    condition.column_refs().is_empty()
+}
+
+/// Whether these are groups one of which is there, once, where there are no rows.
+fn has_group_of_no_rows(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return false };
+    match &aggregate.group_expr[..] {
+        [Expr::GroupingSet(GroupingSet::GroupingSets(sets))] => sets.iter().any(Vec::is_empty),
+        [Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_))] => true,
+        keys => keys.is_empty(),
+    }
 }
 
 /// The conditions of filters one above the other that stay, the others, and what the filters are over. What was asked first stands first.
@@ -103,8 +119,9 @@ fn conditions_of(plan: LogicalPlan) -> Result<(Vec<Expr>, Vec<Expr>, Arc<Logical
         }
     }
     let (mut staying, mut others) = (Vec::new(), Vec::new());
+    let is_above_groups = has_group_of_no_rows(&input);
     for condition in levels.into_iter().rev().flatten() {
-        if reads_rows_around(&condition)? {
+        if reads_rows_around(&condition)? || is_above_groups && is_without_columns(&condition) {
             staying.push(condition);
         } else {
             others.push(condition);
