@@ -93,13 +93,13 @@ mod sources;
 mod spelling;
 mod stars;
 mod subqueries;
+mod subqueries_beneath;
 mod table_numbers;
 mod targets;
 mod times;
 mod values;
 mod vectors;
 mod whole_rows;
-mod window_subqueries;
 mod windows;
 mod with_once;
 

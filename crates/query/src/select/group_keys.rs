@@ -92,7 +92,7 @@ fn keys_of(select: &Select) -> Vec<Expr> {
 }
 
 /// The output whose place a number is.
-fn placed<'e>(expr: &Expr, projection: &'e [SelectItem]) -> Option<&'e Expr> {
+pub(super) fn placed<'e>(expr: &Expr, projection: &'e [SelectItem]) -> Option<&'e Expr> {
     let Expr::Value(value) = expr else { return None };
     let Value::Number(digits, _) = &value.value else { return None };
     match projection.get(digits.parse::<usize>().ok()?.checked_sub(1)?)? {

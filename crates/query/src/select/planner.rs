@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use super::sources::Answers;
 use super::{
     arrays, as_grid, expiry, grouping_sets, kin, lateral, limits, not_in, numerics, object_numbers, ordering,
-    outer_aggregates, parse, passes, subqueries, table_numbers, vectors, window_subqueries,
+    outer_aggregates, parse, passes, subqueries, subqueries_beneath, table_numbers, vectors,
 };
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
@@ -114,7 +114,7 @@ impl<'a> Planner<'a> {
         outer_aggregates::check(&plan)
             .and_then(|()| lateral::joined(plan))
             .and_then(grouping_sets::beneath)
-            .and_then(window_subqueries::beneath)
+            .and_then(subqueries_beneath::beneath)
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
+use super::group_keys::placed;
 use super::joins::merges;
 use super::labels::{Labels, only_table};
 use super::names::{folded, label_of};
@@ -44,12 +45,28 @@ fn settle_groups_of(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> 
             continue;
         }
         let written = std::mem::take(exprs);
-        let grouped = grouped_by(sources, select, written)?;
+        let mut grouped = grouped_by(sources, select, written)?;
+        keep_one_null(&mut grouped, &select.projection);
         if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
             *exprs = grouped;
         }
     }
     Ok(())
+}
+
+/// Leaves one of several keys that are NULL of some type: the engine calls all of them the same, and one of them groups as well.
+fn keep_one_null(keys: &mut Vec<Expr>, projection: &[SelectItem]) {
+    let mut is_first = true;
+    keys.retain(|key| !is_null(placed(key, projection).unwrap_or(key)) || std::mem::take(&mut is_first));
+}
+
+/// Whether it is NULL, or a cast of it.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_null(inner),
+        Expr::Value(value) => value.value == Value::Null,
+        _ => false,
+    }
 }
 
 /// What a SELECT is grouped by. Only where a name may be an output's are the columns of FROM asked for.
