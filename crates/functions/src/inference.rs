@@ -18,17 +18,21 @@ use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::guards::may_fail;
+use crate::lists_apart;
 use crate::tree::any_part;
 
 /// The name of a key that is not to be seen: one that no user's column has.
 const HIDDEN: &str = "\u{1}key";
 
-/// The engine's rules for logical plans, with the one of this module.
+/// The engine's rules for logical plans, with the one of this module and that of [`lists_apart`].
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let stock = PushDownFilter::new();
+    let guarded: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
+        [Arc::new(GuardedInference::default()), lists_apart::simplification()];
     let mut rules = Optimizer::new().rules;
-    for rule in rules.iter_mut().filter(|rule| rule.name() == stock.name()) {
-        *rule = Arc::new(GuardedInference::default());
+    for rule in &mut rules {
+        if let Some(guarded) = guarded.iter().find(|guarded| guarded.name() == rule.name()) {
+            *rule = Arc::clone(guarded);
+        }
     }
     rules
 }

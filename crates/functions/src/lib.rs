@@ -33,6 +33,7 @@ pub mod integer_sum;
 pub mod json;
 pub mod kin;
 pub mod lengths;
+pub mod lists_apart;
 pub mod matches;
 pub mod math;
 pub mod named_casts;

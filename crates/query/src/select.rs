@@ -10,13 +10,13 @@ use ashlar_base::{Error, Result, SqlType, Value};
 use ashlar_functions::concatenation;
 use ashlar_functions::error::{from_datafusion, from_optimiser};
 use ashlar_functions::guards;
-use ashlar_functions::inference;
 use ashlar_functions::rules::conditions::nulls_apart;
 use ashlar_functions::times::clock;
 use ashlar_functions::tree::{
     any_expression, each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries,
 };
 use ashlar_functions::walk;
+use ashlar_functions::{inference, lists_apart};
 use ashlar_store::ReadView;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::datasource::{TableProvider, provider_as_source};
@@ -28,7 +28,6 @@ use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -97,6 +96,7 @@ mod subqueries_beneath;
 mod table_numbers;
 mod targets;
 mod times;
+mod unread;
 mod values;
 mod vectors;
 mod whole_rows;
@@ -219,8 +219,15 @@ impl SelectPlan {
     /// # Errors
     /// Errors of planning, with PostgreSQL's codes.
     pub fn new(planner: &Planner<'_>, statement: AstStatement, declared: &[u32]) -> Result<Self> {
+        let candidates = unread::candidates(&statement)?;
         let plan = planner.logical(statement, declared)?;
-        Self::from_logical(planner.state, plan)
+        let mut planned = Self::from_logical(planner.state, plan)?;
+        let parameters = (&mut planned.parameter_types, &mut planned.parameters_used);
+        if unread::add_types(planner, candidates, declared, parameters)? {
+            // It was made for fewer.
+            planned.short = None;
+        }
+        Ok(planned)
     }
 
     /// Takes a logical plan as DataFusion's SQL planner made it.
@@ -554,7 +561,7 @@ fn generalise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
 fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     static SIMPLIFIER: LazyLock<Optimizer> = LazyLock::new(|| {
         Optimizer::with_rules(vec![
-            Arc::new(SimplifyExpressions::new()),
+            lists_apart::simplification(),
             Arc::new(EliminateFilter::new()),
             Arc::new(PropagateEmptyRelation::new()),
             Arc::new(EliminateLimit::new()),
