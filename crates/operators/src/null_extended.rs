@@ -169,7 +169,13 @@ impl ExecutionPlan for NullExtendedExec {
     }
 
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        Ok(self.input.try_swapping_with_projection(projection)?.map(Self::over))
+        let beneath = ProjectionExec::try_new(projection.expr().to_vec(), Arc::clone(&self.input))?;
+        let swapped = self.input.try_swapping_with_projection(&beneath)?;
+        // A projection that has another one beneath, and cannot be one with it, says that it takes its own place: that is none.
+        let stays = |plan: &Arc<dyn ExecutionPlan>| {
+            plan.downcast_ref::<ProjectionExec>().is_some_and(|above| Arc::ptr_eq(above.input(), &self.input))
+        };
+        Ok(swapped.filter(|plan| !stays(plan)).map(Self::over))
     }
 
     fn gather_filters_for_pushdown(
@@ -191,7 +197,9 @@ mod tests {
     use arrow::array::{Int32Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_common::NullEquality;
-    use datafusion_physical_expr::expressions::{col, lit};
+    use datafusion_expr::Operator;
+    use datafusion_physical_expr::expressions::{binary, col, lit};
+    use datafusion_physical_optimizer::projection_pushdown::ProjectionPushdown;
     use datafusion_physical_plan::joins::PartitionMode;
 
     use super::*;
@@ -234,6 +242,32 @@ mod tests {
             }
             let own = UnchainedHashJoinExec::of(&hash_join(join_type)).unwrap().unwrap();
             assert_eq!(is_constant(&own), expected, "{join_type} of ours");
+        }
+    }
+
+    /// What stands above and is computed twice of one column stays above: it is no part of the projection beneath, and nothing is there
+    /// twice afterwards.
+    #[test]
+    fn a_projection_that_cannot_go_beneath_stays_above() {
+        let computed = |input: &Arc<dyn ExecutionPlan>, times: usize| {
+            let id = || col("id", &input.schema()).unwrap();
+            let sum = (1..times).fold(id(), |sum, _| binary(sum, Operator::Plus, id(), &input.schema()).unwrap());
+            Arc::new(ProjectionExec::try_new(vec![(sum, "id".to_owned())], Arc::clone(input)).unwrap())
+        };
+        let beneath: Arc<dyn ExecutionPlan> = computed(&ones(), 2);
+        for (times, expected) in [(2, None), (1, Some("NullExtendedExec"))] {
+            let hidden = NullExtendedExec::over(Arc::clone(&beneath));
+            let above = computed(&hidden, times);
+            let swapped = hidden.try_swapping_with_projection(&above).unwrap();
+            assert_eq!(swapped.as_ref().map(|plan| plan.name()), expected, "{times}");
+            let plan = ProjectionPushdown::new().optimize(above, &ConfigOptions::default()).unwrap();
+            let mut nodes = 0;
+            plan.apply(|_| {
+                nodes += 1;
+                Ok(TreeNodeRecursion::Continue)
+            })
+            .unwrap();
+            assert!(nodes < 6, "{nodes} nodes");
         }
     }
 
