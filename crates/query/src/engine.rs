@@ -33,6 +33,7 @@ use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
 use crate::fenced_limits::{self, FenceLimits, UnfenceLimits};
 use crate::guarded_projections::{self, GuardedProjections};
+use crate::held_filters::{self, HoldFilters};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
@@ -368,6 +369,9 @@ fn session_state(
     if let Some(place) = physical.iter().position(|rule| rule.name() == fenced_limits::PLACES_SORTS) {
         physical.insert(place + 1, Arc::new(UnfenceLimits));
         physical.insert(place, Arc::new(FenceLimits));
+    }
+    if let Some(place) = physical.iter().position(|rule| rule.name() == held_filters::PUSHES_FILTERS) {
+        physical.insert(place, Arc::new(HoldFilters));
     }
     for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {
         *rule = Arc::new(GuardedProjections::default());

@@ -250,9 +250,15 @@ impl ExecutionPlan for FencedLimitExec {
     }
 }
 
-/// What no sort passes, and what is nothing else. No plan has one when it runs.
+/// What no sort passes, no filter either, and what is nothing else. No plan has one when it runs.
 #[derive(Debug)]
-struct FenceExec(Arc<dyn ExecutionPlan>);
+pub(crate) struct FenceExec(Arc<dyn ExecutionPlan>);
+
+impl FenceExec {
+    pub(crate) fn over(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self(input)
+    }
+}
 
 impl DisplayAs for FenceExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {

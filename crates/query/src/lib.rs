@@ -25,6 +25,7 @@ pub mod files;
 pub mod grammar;
 pub mod grid_table;
 mod guarded_projections;
+mod held_filters;
 pub mod identity;
 pub mod index_plan;
 mod index_rows;
