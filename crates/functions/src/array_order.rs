@@ -39,10 +39,13 @@ pub struct ArrayExtreme {
 
 /// GREATEST or LEAST of these, if they are arrays, which the caller has made one type.
 pub fn extreme(is_greatest: bool, args: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    // A NULL without a type is none of them.
+    let is_null = |arg: &&Expr| arg.get_type(schema).is_ok_and(|found| found.is_null());
+    let args: Vec<Expr> = args.iter().filter(|arg| !is_null(arg)).cloned().collect();
     items_of(args.first()?, schema)?;
     let signature = Signature::variadic_any(Volatility::Immutable);
     let func = Arc::new(ScalarUDF::from(ArrayExtreme { is_greatest, signature }));
-    Some(Expr::ScalarFunction(ScalarFunction { func, args: args.to_vec() }))
+    Some(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 
 impl ScalarUDFImpl for ArrayExtreme {

@@ -274,3 +274,45 @@ fn another_snapshot_of_the_same_name_is_not_taken_for_ones_own() {
     done(&mut client, "ROLLBACK");
     assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "101");
 }
+
+/// The import of a snapshot has a row, which is none of what comes behind it on its connection.
+#[test]
+fn what_comes_first_in_a_transaction_that_wants_snapshots_is_answered_by_itself() {
+    for shards in [1, 2] {
+        let fleet = Fleet::start(shards);
+        let mut client = fleet.client();
+        done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+        done(&mut client, "SET sharded_reads = 'snapshot'");
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+        done(&mut client, begin);
+        // Rows of one COPY go to one shard here.
+        if shards == 1 {
+            client.send(&pg::message(b'Q', &[b"COPY t FROM STDIN\0"])).unwrap();
+            assert_eq!(client.read().unwrap().kind, b'G');
+            client.send(&pg::message(b'd', &[b"1\t1\n2\t2\n3\t3\n"])).unwrap();
+            client.send(&pg::message(b'c', &[])).unwrap();
+            while client.read().unwrap().kind != b'Z' {}
+        } else {
+            done(&mut client, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)");
+        }
+        done(&mut client, "COMMIT");
+        assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "6");
+        for sql in [
+            "INSERT INTO t SELECT k, v FROM t ON CONFLICT DO NOTHING",
+            "UPDATE t SET v = v + 1 WHERE k = 2",
+            "INSERT INTO t VALUES (9, 9), (10, 10), (11, 11)",
+            "DELETE FROM t WHERE k > 8",
+        ] {
+            done(&mut client, begin);
+            done(&mut client, sql);
+            done(&mut client, "COMMIT");
+        }
+        assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "7");
+        for sql in ["SELECT v FROM t WHERE k = 3", "SELECT count(*) FROM t", "SELECT max(k) FROM t WHERE v > 0"] {
+            done(&mut client, begin);
+            assert_eq!(client.value(sql).unwrap(), "3", "{sql}");
+            done(&mut client, "COMMIT");
+        }
+        fleet.ashlar.check_log();
+    }
+}

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::tree::{any_part, rewrite_nodes_with_subqueries, rewrite_parts_down};
+use ashlar_functions::tree::{any_expression, any_part, rewrite_nodes_with_subqueries, rewrite_parts_down};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan, LogicalPlanBuilder, Window};
@@ -39,6 +39,18 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
 }
 
+/// Whether a subquery may have another value each time.
+fn is_volatile(subquery: &Expr) -> Result<bool> {
+    let plan = match subquery {
+        Expr::ScalarSubquery(subquery) => &subquery.subquery,
+        Expr::Exists(exists) => &exists.subquery.subquery,
+        Expr::InSubquery(list) => &list.subquery.subquery,
+        Expr::SetComparison(comparison) => &comparison.subquery.subquery,
+        _ => return Ok(false),
+    };
+    Ok(subquery.is_volatile() || any_expression(plan, |part| Ok(part.is_volatile_node()))?)
+}
+
 /// The columns of what is beneath, and the subqueries above it as further ones.
 struct Columns<'a> {
     exprs: Vec<Expr>,
@@ -53,13 +65,14 @@ impl<'a> Columns<'a> {
         Self { exprs: input.schema().iter().map(Expr::from).collect(), named: Vec::new(), number }
     }
 
-    /// The expression with columns in the place of its subqueries; equal ones are one.
+    /// The expression with columns in the place of its subqueries; equal ones are one, where they have equal values.
     fn taken_out(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
         rewrite_parts_down(expr, |part| {
             if !is_subquery(&part) {
                 return Ok(Transformed::no(part));
             }
-            let known = self.named.iter().find(|(known, _)| *known == part && !part.is_volatile());
+            let known = self.named.iter().find(|(known, _)| *known == part);
+            let known = if is_volatile(&part)? { None } else { known };
             let name = match known {
                 Some((_, name)) => name.clone(),
                 None => {

@@ -32,7 +32,9 @@ pub(super) fn candidates(statement: &Statement) -> Result<Vec<Candidate>> {
         let Statement::Query(mut reader) = super::parse(&format!("SELECT * FROM {}", table.alias.name))? else {
             continue;
         };
-        reader.with = Some(With { cte_tables: with.cte_tables[..=place].to_vec(), ..with.clone() });
+        // Those of a recursive list may read later ones.
+        let known = if with.recursive { with.cte_tables.len() } else { place + 1 };
+        reader.with = Some(With { cte_tables: with.cte_tables[..known].to_vec(), ..with.clone() });
         candidates.push(Candidate { numbers, reader });
     }
     Ok(candidates)

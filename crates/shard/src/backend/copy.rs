@@ -27,6 +27,8 @@ impl Backend {
             let (tag, range) = self.message().await?;
             match tag {
                 b'G' if failure.is_none() => return Ok(()),
+                // Rows of what was queued before are nobody's.
+                b'D' if self.awaited > 1 => {}
                 b'G' | b'H' | b'D' => return Err(self.garbled()),
                 b'E' => {
                     let error = self.failure_of(&self.inbox[range]);

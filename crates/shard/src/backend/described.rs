@@ -138,12 +138,14 @@ impl Backend {
         loop {
             let (tag, range) = self.message().await?;
             let body = &self.inbox[range];
+            // What was queued before may have columns, too.
+            let is_asked = self.awaited == 1;
             match tag {
-                b't' => {
+                b't' if is_asked => {
                     let types = client::parameter_description(body);
                     described.parameters = types.map_err(|BadMessage| self.garbled())?;
                 }
-                b'T' => {
+                b'T' if is_asked => {
                     let columns = columns_of(body);
                     described.columns = Some(columns.map_err(|BadMessage| self.garbled())?);
                 }
@@ -153,7 +155,7 @@ impl Backend {
                 }
                 _ => {}
             }
-            if matches!(tag, b'T' | b'n') {
+            if is_asked && matches!(tag, b'T' | b'n') {
                 self.statements.looks(Arc::new(described.clone()));
             }
             if self.note(tag, failure.as_ref())? {
