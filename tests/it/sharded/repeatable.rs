@@ -285,7 +285,7 @@ fn what_comes_first_in_a_transaction_that_wants_snapshots_is_answered_by_itself(
         done(&mut client, "SET sharded_reads = 'snapshot'");
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
         done(&mut client, begin);
-        // Rows of one COPY go to one shard here.
+        // A COPY to several shards is refused at this level.
         if shards == 1 {
             client.send(&pg::message(b'Q', &[b"COPY t FROM STDIN\0"])).unwrap();
             assert_eq!(client.read().unwrap().kind, b'G');
