@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use ashlar_base::{Datum, Interval, Items, Value};
 use proptest::prelude::*;
 
-use super::{compare, is_identical, prefix};
+use super::{compare, is_identical, prefix, prefix_behind};
 
 fn ascending() -> Vec<Vec<Datum<'static>>> {
     vec![
@@ -171,6 +171,24 @@ proptest! {
         prop_assert_eq!(compare(&Datum::Text(&left), &Datum::Text(&right)), left.as_bytes().cmp(right.as_bytes()));
         if left.as_bytes() < right.as_bytes() {
             prop_assert!(prefix(&Datum::Text(&left)) <= prefix(&Datum::Text(&right)));
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_common_bytes_orders_as_the_values_do(
+        common in proptest::collection::vec(0..3u8, 0..4),
+        left in proptest::collection::vec(0..4u8, 0..12),
+        right in proptest::collection::vec(0..4u8, 0..12),
+    ) {
+        let of = |value: &[u8]| prefix_behind(&common, &Datum::Bytea(value));
+        let expected = left.cmp(&right);
+        prop_assert!(expected.is_eq() || of(&left).cmp(&of(&right)) != expected.reverse());
+        prop_assert!(of(&left) <= prefix_behind(&common, &Datum::Null));
+        if !common.is_empty() {
+            // Those that begin so are told apart by what others have at their beginning.
+            let behind = [&left, &right].map(|value| of(&[&common[..], &value[..]].concat()));
+            let plain = [&left, &right].map(|value| prefix(&Datum::Bytea(value)) >> 2);
+            prop_assert_eq!(behind[0].cmp(&behind[1]), plain[0].cmp(&plain[1]));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
 use crate::key_parts::{KeyPart, KeyParts};
 use crate::life::EXPIRES_AT;
-use crate::order::{compare, is_identical, prefix};
+use crate::order::{bytes_of, compare, is_identical, prefix_behind};
 use crate::ordered::{Entry, OrderedRows, Reached};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
@@ -36,9 +36,15 @@ const GATHERED_BYTES_MAX: usize = 1 << 20;
 /// Entries that are sorted and entered together. They are not charged either.
 const ENTRIES_SORTED: usize = 8192;
 
+/// Rows that are looked at for what values begin with, and the most bytes of that.
+const SAMPLED_ROWS: usize = 64;
+const COMMON_BYTES_MAX: usize = 64;
+
 /// One index of the partition.
 pub(super) struct Index {
     pub(super) definition: Arc<IndexDef>,
+    /// What most values of its first column begin with, as far as was known when it came: prefixes of entries are what comes behind.
+    common: Box<[u8]>,
     /// The parts of its key in the present shape; `None` if a column is gone. Then the index is removed, unless the shape is restored
     /// before any row is written.
     pub(super) key_parts: Option<KeyParts>,
@@ -85,6 +91,7 @@ pub(super) struct Reader<'p> {
     rows: &'p Rows,
     key_parts: &'p KeyParts,
     computed: Option<&'p Computed>,
+    common: &'p [u8],
 }
 
 impl<'p> Reader<'p> {
@@ -122,7 +129,7 @@ impl<'p> Reader<'p> {
     /// The entry that refers to a row by this id.
     fn named(self, kind: IndexKind, row: u32) -> Entry {
         let prefix = match kind {
-            IndexKind::Btree => prefix(&self.value(row, 0)),
+            IndexKind::Btree => prefix_behind(self.common, &self.value(row, 0)),
             IndexKind::Hash => self.rows.hash(self.values(row)),
         };
         Entry { prefix, row }
@@ -152,6 +159,7 @@ impl Index {
     fn new(definition: &Arc<IndexDef>, shape: &Shape, rows: &Rows, shared: Shared) -> Self {
         Self {
             definition: Arc::clone(definition),
+            common: Box::default(),
             key_parts: KeyParts::of(definition, shape),
             entries: OrderedRows::new(rows.account()),
             computed: definition.rows.as_ref().map(|_| Computed::new(rows.account())),
@@ -164,8 +172,26 @@ impl Index {
         }
     }
 
+    /// Notes what most values begin with of a column that it gets the rows of.
+    fn note_common(&mut self, shape: &Shape, rows: &Rows) {
+        let Some(Reader { key_parts, .. }) = self.reader(shape, rows) else { return };
+        let KeyPart::Column(ordinal) = key_parts.keys[0] else { return };
+        let mut common: Option<Vec<u8>> = None;
+        // They come in the order of their hashes: any of them.
+        for row in rows.indexed().take(SAMPLED_ROWS) {
+            let (slot, offset) = split(row);
+            let datum = shape.datum(rows.segment(slot), offset, ordinal);
+            let Some(bytes) = bytes_of(&datum) else { continue };
+            let known = common.get_or_insert_with(|| bytes[..bytes.len().min(COMMON_BYTES_MAX)].to_vec());
+            let same = known.iter().zip(bytes).take_while(|(left, right)| left == right).count();
+            known.truncate(same);
+        }
+        self.common = common.unwrap_or_default().into();
+    }
+
     pub(super) fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Option<Reader<'p>> {
-        Some(Reader { shape, rows, key_parts: self.key_parts.as_ref()?, computed: self.computed.as_ref() })
+        let (key_parts, computed) = (self.key_parts.as_ref()?, self.computed.as_ref());
+        Some(Reader { shape, rows, key_parts, computed, common: &self.common })
     }
 
     /// Whether it has a row, by the id that entries use.
@@ -198,10 +224,11 @@ impl Index {
             }
             return;
         }
-        let Self { definition, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self else {
+        let Self { definition, common, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self
+        else {
             return;
         };
-        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
+        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref(), common };
         let new = reader.entry(definition.kind, row);
         entries.insert(new, |entry| reader.is_before(entry, new.row));
         *told += 1;
@@ -212,11 +239,12 @@ impl Index {
 
     /// Adds many rows, whose expressions have been computed.
     fn add_all(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, added: &[u32]) {
-        let Self { definition, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self else {
+        let Self { definition, common, key_parts: Some(key_parts), entries, computed, directories, told, .. } = self
+        else {
             return;
         };
         let computed = computed.as_ref();
-        let reader = Reader { shape, rows, key_parts, computed };
+        let reader = Reader { shape, rows, key_parts, computed, common };
         let named = added.iter().map(|&row| rows.entry_of(row));
         let named = named.filter(|&entry| computed.is_none_or(|computed| computed.has(entry)));
         let mut new: Vec<Entry> = named.map(|entry| reader.named(definition.kind, entry)).collect();
@@ -233,8 +261,10 @@ impl Index {
         if !self.has(entry) || self.awaits(rows, row) {
             return;
         }
-        let Self { definition, key_parts: Some(key_parts), entries, computed, telling, .. } = self else { return };
-        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
+        let Self { definition, common, key_parts: Some(key_parts), entries, computed, telling, .. } = self else {
+            return;
+        };
+        let reader = Reader { shape, rows, key_parts, computed: computed.as_ref(), common };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
         assert!(found, "a row that is looked up is in every index");
@@ -248,14 +278,15 @@ impl Index {
     pub(super) fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
         let is_hash = self.definition.kind == IndexKind::Hash;
         let hash = is_hash.then(|| reader.rows.hash(probe.equal.iter().map(Value::as_datum)));
+        let prefix = |value: &Value| prefix_behind(reader.common, &value.as_datum());
         let bound = |bound: &Bound<Value>| match bound {
-            Bound::Included(value) | Bound::Excluded(value) => Some(prefix(&value.as_datum())),
+            Bound::Included(value) | Bound::Excluded(value) => Some(prefix(value)),
             Bound::Unbounded => None,
         };
         // Prefixes outside of these decide without a look at the row.
         let (low, high) = match (hash, probe.equal.first()) {
             (Some(hash), _) => (hash, hash),
-            (None, Some(first)) => (prefix(&first.as_datum()), prefix(&first.as_datum())),
+            (None, Some(first)) => (prefix(first), prefix(first)),
             (None, None) => (bound(&probe.range.0).unwrap_or(0), bound(&probe.range.1).unwrap_or(u64::MAX)),
         };
         move |entry: Entry| {
@@ -527,7 +558,9 @@ impl Partition {
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { id, indexes, shape, rows, .. } = self;
         for index in indexes {
-            let Index { definition, key_parts: Some(key_parts), entries, computed, telling, directories, .. } = index
+            let Index {
+                definition, common, key_parts: Some(key_parts), entries, computed, telling, directories, ..
+            } = index
             else {
                 continue;
             };
@@ -535,7 +568,7 @@ impl Partition {
                 if computed.as_mut().is_some_and(|computed| !computed.copy(old, new)) {
                     continue;
                 }
-                let reader = Reader { shape, rows, key_parts, computed: computed.as_ref() };
+                let reader = Reader { shape, rows, key_parts, computed: computed.as_ref(), common };
                 let entry = reader.named(definition.kind, old);
                 let found = entries.remove(entry, |entry| reader.is_before(entry, old));
                 assert!(found, "a row that moves is in every index");

@@ -115,6 +115,7 @@ impl Partition {
                 return Ok(true);
             }
             index.awaited = Some(Awaited { next: (0, 0), end: self.rows.end(), leaf: 0 });
+            index.note_common(&self.shape, &self.rows);
             self.indexes.push(index);
         }
         let found = self.indexes.iter().position(|index| index.definition.id == definition.id);

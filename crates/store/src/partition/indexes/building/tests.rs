@@ -33,7 +33,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let (id, name) = (|| 0..24i64, || "[ab]{0,4}");
+    let (id, name) = (|| 0..24i64, || "(all of them begin so )?[ab]{0,4}");
     let op = prop_oneof![
         6 => (id(), name()).prop_map(|(id, name)| Op::Put(id, name)),
         6 => (id(), name()).prop_map(|(id, name)| Op::Update(id, name)),
