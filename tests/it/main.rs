@@ -7,6 +7,7 @@
 
 mod churn;
 mod clients;
+mod comparison;
 mod conflicts;
 mod copies;
 mod dump;
@@ -26,6 +27,7 @@ mod psql;
 mod query_memory;
 mod random;
 mod readme;
+mod relations;
 mod report;
 mod resp_keys;
 mod resp_wire;

@@ -43,6 +43,7 @@ mod pgbench;
 mod pipelines;
 mod pools;
 mod prepared;
+mod relations;
 mod relay;
 mod repeatable;
 mod replicas;

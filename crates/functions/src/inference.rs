@@ -17,6 +17,7 @@ use datafusion_expr::{Expr, Filter, GroupingSet, Join, LogicalPlan};
 use datafusion_optimizer::push_down_filter::PushDownFilter;
 use datafusion_optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
+use crate::empty_subqueries::EmptySubqueries;
 use crate::guards::may_fail;
 use crate::lists_apart;
 use crate::tree::any_part;
@@ -24,7 +25,7 @@ use crate::tree::any_part;
 /// The name of a key that is not to be seen: one that no user's column has.
 const HIDDEN: &str = "\u{1}key";
 
-/// The engine's rules for logical plans, with the one of this module and that of [`lists_apart`].
+/// The engine's rules for logical plans, with the one of this module and those of [`lists_apart`] and [`empty_subqueries`](crate::empty_subqueries).
 pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let guarded: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
         [Arc::new(GuardedInference::default()), lists_apart::simplification()];
@@ -34,6 +35,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
             *rule = Arc::clone(guarded);
         }
     }
+    rules.insert(0, Arc::new(EmptySubqueries));
     rules
 }
 

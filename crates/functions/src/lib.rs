@@ -18,6 +18,7 @@ pub mod catalog;
 pub mod concatenation;
 pub mod decimals;
 pub mod digits;
+mod empty_subqueries;
 pub mod error;
 pub mod fields;
 pub mod float_extremes;

@@ -3,9 +3,9 @@
 
 use super::copy::copy_in;
 use super::members::{prepared, total};
-use super::twins::bound;
-use super::twins::{Protocol, Verdict, ask, judge};
 use super::*;
+use crate::comparison::bound;
+use crate::comparison::{Protocol, Verdict, ask, judge};
 
 /// Keys that are asked for at once.
 const KEYS: i64 = 10_000;

@@ -4,8 +4,9 @@
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::slt::{is_listed, kinds_of_refusals};
-use super::twins::{Protocol, Twins};
+use super::twins::Twins;
 use super::*;
+use crate::comparison::Protocol;
 
 const TABLES: &[(&str, &str, Option<&str>)] = &[
     ("t", "k bigint PRIMARY KEY, g int, v text, n numeric(12,3)", Some("k")),

@@ -2,8 +2,9 @@
 //! one PostgreSQL, whose answers must be the same one by one.
 
 use super::slt::{is_listed, kinds_of_refusals};
-use super::twins::{Protocol, Twins, bound};
+use super::twins::Twins;
 use super::*;
+use crate::comparison::{Protocol, bound};
 use crate::random::Random;
 
 const TABLES: &[(&str, &str, Option<&str>)] = &[

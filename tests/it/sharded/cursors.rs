@@ -2,8 +2,8 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::twins::bound;
 use super::*;
+use crate::comparison::bound;
 use crate::http::{get, series};
 
 /// A fleet of two and one PostgreSQL, with the same table in both: key 1 has many rows, which are on one shard.

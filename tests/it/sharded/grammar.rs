@@ -5,8 +5,9 @@
 
 mod expressions;
 
-use super::twins::{Protocol, Refusals, Verdict, ask, judge};
+use super::twins::Refusals;
 use super::*;
+use crate::comparison::{Protocol, Verdict, ask, judge};
 use crate::random::Random;
 use expressions::{Column, Scope, Type};
 

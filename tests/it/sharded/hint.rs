@@ -3,8 +3,8 @@
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::extended::{Form, prepare, run};
-use super::twins::bound;
 use super::*;
+use crate::comparison::bound;
 
 /// What one of the servers alone has: a table that nobody has made known, and functions that write to it.
 const OWN: &str = "CREATE TABLE own (n int PRIMARY KEY, v text UNIQUE DEFERRABLE INITIALLY DEFERRED); \

@@ -3,8 +3,9 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::twins::{Protocol, Twins, ask, bound};
+use super::twins::Twins;
 use super::*;
+use crate::comparison::{Protocol, ask, bound};
 
 const TABLES: &[(&str, &str, Option<&str>)] = &[
     ("t", "k bigint PRIMARY KEY, g int, v varchar(12), n numeric(12,3) DEFAULT 7.5", Some("k")),

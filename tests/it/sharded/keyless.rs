@@ -1,6 +1,7 @@
 //! `sharded_keyless_writes`: changes of all shards that give no sharding key are refused where that is wanted, and nothing is changed.
 
 use super::*;
+use crate::comparison::{Protocol, ask, bound};
 
 const REFUSE: &str = "SET sharded_keyless_writes = 'refuse'";
 
@@ -70,7 +71,7 @@ fn changes_without_a_key_are_refused_where_that_is_wanted() {
         ("UPDATE m SET v = 'memory'".to_owned(), 2),
         (format!("DELETE FROM t WHERE k = ANY (ARRAY[{}, {}])", keys[0], keys[1]), 2),
     ] {
-        let answer = twins::ask(&mut client, &sql, twins::Protocol::Simple);
+        let answer = ask(&mut client, &sql, Protocol::Simple);
         assert!(answer.error.is_none(), "{sql}\n{answer:?}");
         let tag = answer.tag.as_deref().unwrap_or_default();
         assert!(tag.ends_with(&format!(" {changed}")), "{sql}\n{answer:?}");
@@ -93,8 +94,7 @@ fn a_prepared_change_is_judged_by_its_values() {
     done(&mut client, "PREPARE all_of (text) AS UPDATE t SET v = 'all' WHERE v = $1");
     done(&mut client, &format!("EXECUTE one ({})", keys[0]));
     let several = format!("{{{},{},1000}}", keys[0], keys[1]);
-    let (_, tag) =
-        twins::bound(&mut client, "UPDATE t SET v = 'several' WHERE k = ANY ($1)", &[several.as_str()]).unwrap();
+    let (_, tag) = bound(&mut client, "UPDATE t SET v = 'several' WHERE k = ANY ($1)", &[several.as_str()]).unwrap();
     assert_eq!(tag, "UPDATE 3");
     let error = refused(&mut client, "EXECUTE all_of ('before')");
     assert!(error.starts_with("21000"), "{error}");

@@ -2,8 +2,8 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::twins::{Protocol, Verdict, ask, judge};
 use super::*;
+use crate::comparison::{Protocol, Verdict, ask, judge};
 
 /// What a transaction says, and what another client does meanwhile.
 const TALK: &[(usize, &str)] = &[

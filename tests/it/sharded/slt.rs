@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use sqllogictest::{Condition, Connection, DefaultColumnType, QueryExpect, Record, StatementExpect, parse_file};
 
-use super::twins::{Protocol, Verdict, ask, judge};
 use super::*;
+use crate::comparison::{Protocol, Verdict, ask, judge};
 use crate::slt::slt_dir;
 
 /// What has to be compared on a fleet that has all files, or the search for files is broken.

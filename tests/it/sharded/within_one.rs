@@ -1,8 +1,8 @@
 //! What one shard does for itself: writes in WITH, columns that a server makes for its rows, and errors in the names that tables have here;
 //! beside one PostgreSQL, whose answers must be the same.
 
-use super::twins::{Protocol, ask};
 use super::*;
+use crate::comparison::{Protocol, ask};
 
 const TABLES: &[&str] = &["t", "archive"];
 

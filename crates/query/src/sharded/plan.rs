@@ -62,8 +62,8 @@ impl ShardedPlan {
             Err(error) => return Err(error),
         };
         // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
-        if is_change(parsed) && !route.has_sample() {
-            if changes_in_with(&parsed.node) {
+        if !route.has_sample() {
+            if is_change(parsed) && changes_in_with(&parsed.node) {
                 return Err(Error::unsupported(
                     "WITH that changes rows of tables on different servers is not supported",
                 )

@@ -531,9 +531,10 @@ impl Route {
         lines
     }
 
-    /// Whether a server has something of each table, so that it can be asked what the statement looks like, and may run it.
+    /// Whether a server has something of each table, so that it can be asked what the statement looks like, and may run it. None has one of
+    /// another home.
     pub fn has_sample(&self) -> bool {
-        self.occurrences[0].rule.shards().iter().any(|shard| self.has_all(&shard.server))
+        !self.names_elsewhere && self.occurrences[0].rule.shards().iter().any(|shard| self.has_all(&shard.server))
     }
 
     fn has_all(&self, server: &str) -> bool {

@@ -288,6 +288,8 @@ pub struct Route {
     changes: bool,
     /// Whether it calls what one server answers or nobody.
     needs_one_server: bool,
+    /// Whether it names a table of another home.
+    names_elsewhere: bool,
     /// Keys of rows that are inserted, as far as the statement itself says them.
     fed: Vec<Fed>,
     /// The tables, as often as they are named.
@@ -567,6 +569,7 @@ impl Route {
             locks_copies: analysis.locks_copies,
             changes: analysis.changes,
             needs_one_server: analysis.needs_one_server,
+            names_elsewhere: analysis.is_elsewhere,
             fed: std::mem::take(&mut analysis.fed),
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,

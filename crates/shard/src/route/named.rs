@@ -37,6 +37,7 @@ impl Route {
             locks_copies: false,
             changes: false,
             needs_one_server: false,
+            names_elsewhere: false,
             fed: Vec::new(),
             occurrences: Vec::new(),
             template: Template::default(),

@@ -442,11 +442,15 @@ fn a_sample_keeps_all_parameters() {
 }
 
 #[test]
-fn a_statement_about_tables_of_different_servers_has_no_sample() {
+fn a_statement_about_tables_of_different_servers_or_homes_has_no_sample() {
     let world = World::new();
     let has_sample = |sql: &str| world.route(sql).unwrap().unwrap().has_sample();
     assert!(has_sample("INSERT INTO a SELECT k + $1, x, t FROM h"));
     assert!(has_sample("INSERT INTO h SELECT id + $1, 1, name FROM one"));
     assert!(!has_sample("INSERT INTO a SELECT k + $1, x, t FROM far"));
     assert!(!has_sample("INSERT INTO far SELECT id + $1, 1, name FROM one"));
+    assert!(has_sample("SELECT a.x FROM a JOIN h ON h.k = a.k WHERE a.k = $1"));
+    assert!(!has_sample("SELECT a.x FROM a JOIN far ON far.id = a.k WHERE a.k = $1"));
+    assert!(!has_sample("SELECT a.x FROM a JOIN of_another_home o ON o.k = a.k WHERE a.k = $1"));
+    assert!(!has_sample("SELECT (SELECT max(k) FROM of_another_home) FROM a WHERE a.k = $1"));
 }

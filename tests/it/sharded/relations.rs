@@ -1,0 +1,30 @@
+//! Random queries of queries on shards; the grammar is that of tables in memory.
+
+use super::*;
+use crate::relations::{TABLES, agree};
+
+fn agree_on(fleet: &mut Fleet, placements: &[String; TABLES.len()]) {
+    // What the engine cannot plan it refuses, and says so.
+    fleet.ashlar.expect_log(&["a plan was refused"]);
+    agree(&mut fleet.client(), placements);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn random_queries_agree_where_rows_of_a_key_are_together() {
+    let mut fleet = Fleet::start(3);
+    let [first, second, _] = TABLES;
+    let colocated =
+        format!("PARTITION BY HASH ({}) USING sharded WITH (colocate_with = '{}')", second.key(), first.name);
+    let everywhere = format!("USING sharded WITH (servers = '{}', broadcast)", fleet.servers());
+    let placements = [fleet.by(first.key()), colocated, everywhere];
+    agree_on(&mut fleet, &placements);
+}
+
+#[test]
+fn random_queries_agree_where_tables_are_apart() {
+    let mut fleet = Fleet::start(3);
+    let [first, second, _] = TABLES;
+    let placements = [fleet.by(first.key()), sharded_by(2, second.key()), String::new()];
+    agree_on(&mut fleet, &placements);
+}
