@@ -70,6 +70,13 @@ const CONSUMERS_NAMED: usize = 3;
 /// All streams of a sort together reserve a fourth of a query's memory for merging.
 const SORT_SHARE: usize = 4;
 
+/// And no stream more than this.
+const SORT_RESERVED_MAX: usize = 10 << 20;
+
+/// What each stream of a sort reserves for merging where a query may hold as much as all together: the engine would reserve 10 MiB, for fifty
+/// rows as well. A merge that needs more asks for it then.
+const SORT_RESERVED: usize = 2 << 20;
+
 /// Engines kept beside the first one. Sessions in the same time zone share an engine and its plans.
 const OTHERS_MAX: usize = 32;
 
@@ -294,10 +301,8 @@ impl Engine {
         let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, carried, own, readers, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = resources.memory_max() {
-            // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
             let reserved = max / (SORT_SHARE * self.config.threads.max(1));
-            let usual = config.options().execution.sort_spill_reservation_bytes;
-            config.options_mut().execution.sort_spill_reservation_bytes = reserved.min(usual);
+            config.options_mut().execution.sort_spill_reservation_bytes = reserved.min(SORT_RESERVED_MAX);
         }
         // Plans hold their functions: the maps of names would be copied for nothing, three hundred entries a statement.
         let session = self.state.session_id().to_owned();
@@ -332,6 +337,9 @@ fn session_state(
     options.execution.parquet.schema_force_view_types = false;
     options.execution.time_zone = Some("+00:00".to_owned());
     options.optimizer.expand_views_at_output = false;
+    if operators.joins == Whose::Own && operators.groups == Whose::Own {
+        options.execution.sort_spill_reservation_bytes = SORT_RESERVED;
+    }
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
     // Unions and aggregates first: what stands above them is settled by the types that they give.
