@@ -16,6 +16,7 @@ use ashlar_base::{
 use ashlar_functions::error::undefined_table;
 use ashlar_shard::fleet::Fleet;
 use ashlar_store::{OtherLock, OtherLocks, Region, Store};
+use datafusion::datasource::TableProvider;
 use parking_lot::Mutex;
 
 use crate::comments::{Comments, Subject};
@@ -89,6 +90,8 @@ pub struct CatalogState {
     sequences: Sequences,
     /// The store's locks of sessions that are of no row.
     other_locks: Option<OtherLocks>,
+    /// What WITH queries of the statement that is planned give, by names that nobody else has.
+    given: BTreeMap<String, Arc<dyn TableProvider>>,
 }
 
 impl CatalogState {
@@ -100,6 +103,18 @@ impl CatalogState {
     /// The same version with the identity of a session.
     pub fn seen_by(&self, identity: Identity) -> Arc<Self> {
         Arc::new(Self { asker: Arc::new(Asker::new(identity)), ..self.clone() })
+    }
+
+    /// The same version for a statement that has one more table by this name.
+    pub(crate) fn with_given(&self, name: String, table: Arc<dyn TableProvider>) -> Arc<Self> {
+        let mut state = self.clone();
+        state.given.insert(name, table);
+        Arc::new(state)
+    }
+
+    /// The table by this name that only the statement has which is planned.
+    pub(crate) fn given(&self, name: &str) -> Option<&Arc<dyn TableProvider>> {
+        self.given.get(name)
     }
 
     /// The session's identity. A plan that reads it is valid for that session only.

@@ -94,6 +94,20 @@ pub(crate) fn plan(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, dec
     }
 }
 
+/// Plans a query with a locking clause whose rows the engine finds, also where that is one row by its key.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_rows(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    text: &str,
+    declared: &[u32],
+) -> Result<LockPlan> {
+    let (clauses, statement) = parse(text)?;
+    LockPlan::new(engine, catalog, statement, &clauses, declared)
+}
+
 /// Plans a query with a locking clause only if it is about one row by its key.
 ///
 /// # Errors
@@ -196,6 +210,11 @@ impl LockPlan {
         let columns = outputs.iter().map(|&output| select.columns[output].clone()).collect();
         let parameter_types = parameter_types(&select, [limit, offset], declared)?;
         Ok(Self { select, outputs, targets, limit, offset, strength, parameter_types, columns })
+    }
+
+    /// The tables whose rows it locks.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Region>> {
+        self.targets.iter().map(|target| &target.region)
     }
 
     /// The query that finds the rows.

@@ -31,7 +31,7 @@ use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::sqlparser::ast::{Query, Statement as AstStatement, Visitor};
+use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use self::dialect::Postgres;
@@ -189,9 +189,36 @@ pub(crate) fn parse_raw(text: &str) -> Result<AstStatement> {
 /// 0A000 for forms that are not offered.
 pub(crate) fn settled(mut statement: AstStatement) -> Result<AstStatement> {
     refuse_locks(&statement)?;
+    refuse_changes_within(&statement)?;
     rewrite::rewrite(&mut statement)?;
     balance::balance(&mut statement);
     Ok(statement)
+}
+
+/// 0A000 for a WITH query that changes rows: what is planned here is a query, or has none before it any more.
+fn refuse_changes_within(statement: &AstStatement) -> Result<()> {
+    struct Changes;
+    impl Visitor for Changes {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let is_change = |body: &SetExpr| {
+                matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
+            };
+            let mut queries = query.with.iter().flat_map(|with| &with.cte_tables);
+            if queries.any(|cte| is_change(&cte.query.body)) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        }
+    }
+    match walk::visit(statement, &mut Changes) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => {
+            let message = "WITH clause containing a data-modifying statement must be at the top level";
+            Err(Error::unsupported(message))
+        }
+    }
 }
 
 /// 0A000 for a query with a locking clause anywhere.

@@ -9,6 +9,7 @@ mod named;
 mod queries;
 mod setval;
 mod unsupported;
+pub mod with_changes;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use pg_query::protobuf;
 
 pub use self::modes::isolation;
 pub use self::named::refused_by_name;
+pub use self::with_changes::WithChanges;
 use crate::analyze;
 use crate::catalog::CatalogState;
 use crate::columns::Column;
@@ -83,6 +85,8 @@ pub enum Kind {
     Update(Box<UpdatePlan>),
     /// DELETE
     Delete(Box<DeletePlan>),
+    /// A statement with changes in its WITH.
+    WithChanges(Box<WithChanges>),
     /// UPDATE or DELETE of rows of a sharded table that are found here.
     ShardChange(Box<ShardChangePlan>),
     /// Changes of the catalog.
@@ -263,6 +267,9 @@ impl Kind {
             Self::Spread(plan) => plan.bytes()?,
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
+            Self::WithChanges(plan) => {
+                plan.steps().iter().try_fold(0, |sum, step| step.kind.bytes().map(|bytes| sum + bytes))?
+            }
             Self::ShardChange(plan) => plan.bytes()?,
             Self::Explain { inner, .. } => inner.bytes,
             Self::Sharded(plan) => plan.bytes(),
@@ -321,6 +328,8 @@ impl Statement {
     /// As [`Self::plan`].
     pub fn plan_key(catalog: &Arc<CatalogState>, parsed: &ParsedStatement, declared: &[u32]) -> Result<Option<Self>> {
         match &parsed.node {
+            // Each of its parts is planned by itself.
+            node if with_changes::clause(node).is_some() => Ok(None),
             NodeEnum::SelectStmt(node) if !node.locking_clause.is_empty() => {
                 let found =
                     locking::plan_key(catalog, &parsed.text, declared).map_err(|error| place(error, &parsed.text))?;
@@ -444,17 +453,14 @@ impl Statement {
         let make = |kind: Kind, parameter_types: Vec<SqlType>, columns: Option<Arc<[Column]>>| {
             Self::of_kind(engine, catalog, parsed, kind, parameter_types, columns)
         };
+        if let Some(with) = with_changes::clause(&parsed.node) {
+            return with_changes::plan(engine, catalog, parsed, with, declared);
+        }
         match &parsed.node {
             NodeEnum::SelectStmt(node) => queries::select(engine, catalog, parsed, node, declared),
             NodeEnum::InsertStmt(node) => changes::insert(engine, catalog, parsed, node, declared),
-            NodeEnum::UpdateStmt(node) => {
-                let (with, target) = (node.with_clause.as_ref(), node.relation.as_ref());
-                changes::change(engine, catalog, parsed, with, target, declared)
-            }
-            NodeEnum::DeleteStmt(node) => {
-                let (with, target) = (node.with_clause.as_ref(), node.relation.as_ref());
-                changes::change(engine, catalog, parsed, with, target, declared)
-            }
+            NodeEnum::UpdateStmt(node) => changes::change(engine, catalog, parsed, node.relation.as_ref(), declared),
+            NodeEnum::DeleteStmt(node) => changes::change(engine, catalog, parsed, node.relation.as_ref(), declared),
             NodeEnum::CreateStmt(node) if node.access_method == crate::sharded::ddl::ACCESS_METHOD => {
                 let ddl = Ddl::CreateSharded(Box::new(node.clone()), parsed.text.clone());
                 Ok(make(Kind::Ddl(ddl), vec![], None))
@@ -529,22 +535,6 @@ fn parameters_of(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, decla
     let parsed = grammar::only_one(grammar::parse(text)?)?;
     let parsed = parsed.ok_or_else(|| Error::internal("a cursor has a query"))?;
     Statement::plan_local(engine, catalog, &parsed, declared).map(|planned| planned.parameter_types)
-}
-
-/// 0A000 for a WITH query that changes something.
-fn check_with(with: Option<&protobuf::WithClause>) -> Result<()> {
-    let changes = |query: &pg_query::Node| match &query.node {
-        Some(NodeEnum::CommonTableExpr(query)) => {
-            let query = query.ctequery.as_ref().and_then(|query| query.node.as_ref());
-            !matches!(query, Some(NodeEnum::SelectStmt(_)))
-        }
-        _ => false,
-    };
-    if with.is_some_and(|with| with.ctes.iter().any(changes)) {
-        return Err(Error::unsupported("a WITH query that is an INSERT, UPDATE or DELETE is not supported")
-            .with_hint("Run it as a statement of its own, in one transaction with this one."));
-    }
-    Ok(())
 }
 
 /// PostgreSQL's bound on result columns; a message could not count more than 65,535.

@@ -71,7 +71,7 @@ pub(crate) fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_
         let parsed = grammar::only_one(grammar::parse(sql)?)?.unwrap();
         let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
         let resources = engine.resources(transaction.time, None);
-        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[], resources: &resources };
+        let mut run = Run::new(engine, &catalog, transaction, &[], &resources);
         match &statement.kind {
             Kind::Ddl(ddl) => {
                 ddl::run(engine, run.transaction, ddl, in_block, &resources).await?;
@@ -81,6 +81,7 @@ pub(crate) fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_
             Kind::Insert(plan) => run.insert(plan).await,
             Kind::Update(plan) => run.update(plan).await,
             Kind::Delete(plan) => run.delete(plan).await,
+            Kind::WithChanges(plan) => run.with_changes(plan).await,
             _ => panic!("{sql}"),
         }
     });

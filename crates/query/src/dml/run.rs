@@ -3,6 +3,7 @@
 //! Rows are changed as they are found: the query reads a picture of the transaction as it was before the statement. What has
 //! to be kept until the end (RETURNING, rows whose keys move, the keys that were seen) is charged to the store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -10,7 +11,8 @@ use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_store::{ColumnReader, Expiry, Passed, Region, Snapshot};
+use ashlar_store::{ColumnReader, Expiry, Passed, ReadView, Region, Snapshot};
+use datafusion::datasource::TableProvider;
 use futures::StreamExt;
 
 use super::{DeletePlan, InsertPlan, Outputs, Returning, Source, UpdatePlan};
@@ -28,6 +30,7 @@ mod ahead;
 mod change;
 mod insert;
 mod outcome;
+mod with_changes;
 
 pub use insert::{insert_inline, insert_one, value_rows};
 pub use outcome::{Outcome, bytes_of};
@@ -50,19 +53,76 @@ pub struct Run<'a> {
     pub parameters: &'a [Value],
     /// What it may take.
     pub resources: &'a StatementResources,
+    /// What the parts of the statement have in common, where it has several.
+    shared: Shared,
+}
+
+/// What the parts of a statement have in common.
+#[derive(Clone, Default)]
+struct Shared {
+    /// The picture of the tables that each of them reads; `None`: the one at its own beginning.
+    picture: Option<(Snapshot, Arc<ReadView>)>,
+    /// The rows of parts that have run, each as a table by the name by which plans read it.
+    given: Vec<(String, Arc<dyn TableProvider>)>,
+}
+
+impl<'a> Run<'a> {
+    /// Ready to run a statement.
+    pub fn new(
+        engine: &'a Engine,
+        catalog: &'a CatalogState,
+        transaction: &'a mut Transaction,
+        parameters: &'a [Value],
+        resources: &'a StatementResources,
+    ) -> Self {
+        Self { engine, catalog, transaction, parameters, resources, shared: Shared::default() }
+    }
 }
 
 impl Run<'_> {
+    /// Whether it runs a part of a statement that has several.
+    pub(crate) fn is_part(&self) -> bool {
+        self.shared.picture.is_some()
+    }
+
+    /// The snapshot that the statement reads.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        match &self.shared.picture {
+            Some((snapshot, _)) => snapshot.clone(),
+            None => self.transaction.snapshot(self.engine.store()),
+        }
+    }
+
+    /// The picture of the tables that it reads: what the transaction has written is in it.
+    fn view(&self, snapshot: Snapshot) -> Arc<ReadView> {
+        match &self.shared.picture {
+            Some((_, view)) => Arc::clone(view),
+            None => self.transaction.view(snapshot, self.catalog),
+        }
+    }
+
+    /// A query that reads what parts before have given.
+    fn over_given(&self, select: &SelectPlan) -> Result<Option<SelectPlan>> {
+        let mut over = None;
+        for (name, table) in &self.shared.given {
+            over = Some(over.as_ref().unwrap_or(select).over(name, table)?);
+        }
+        Ok(over)
+    }
+
     /// INSERT
     ///
     /// # Errors
     /// 23505, 23502, 53200 and what evaluating finds; the caller rolls the write set back to where it was.
     pub async fn insert(&mut self, plan: &InsertPlan) -> Result<Outcome> {
-        let snapshot = self.transaction.snapshot(self.engine.store());
+        let snapshot = self.snapshot();
         // A query over the rows reads the tables as they were.
         let outputs = plan.returning.as_ref().map(|returning| &returning.outputs);
-        let view = match outputs {
-            Some(Outputs::Query(_)) => Some(self.transaction.view(snapshot.clone(), self.catalog)),
+        let over = match outputs {
+            Some(Outputs::Query(select)) => {
+                let select = self.over_given(select)?.map_or(Cow::Borrowed(&**select), Cow::Owned);
+                Some((select, self.view(snapshot.clone())))
+            }
             _ => None,
         };
         let numbers = self.transaction.numbers.clone().unwrap_or_default();
@@ -104,7 +164,7 @@ impl Run<'_> {
         sink.settle(self.transaction)?;
         // Of one row RETURNING tells the same after the row as after the statement.
         let _expecting = sink.has_several().then_some(expecting);
-        sink.finish(self.engine, self.parameters, view, self.resources).await
+        sink.finish(self.engine, self.parameters, over, self.resources).await
     }
 
     /// UPDATE
@@ -182,6 +242,7 @@ impl Run<'_> {
             transaction: &mut *self.transaction,
             parameters,
             resources: self.resources,
+            shared: self.shared.clone(),
         }
     }
 
@@ -194,18 +255,19 @@ impl Run<'_> {
         Ok(delete.outcome)
     }
 
-    async fn start(
+    /// Starts a query in the picture of this snapshot.
+    pub(crate) async fn start(
         &mut self,
         select: &SelectPlan,
         snapshot: Snapshot,
     ) -> Result<datafusion::execution::SendableRecordBatchStream> {
-        let view = self.transaction.view(snapshot, self.catalog);
-        select.stream(self.engine, self.parameters, view, self.resources).await
+        let (view, over) = (self.view(snapshot), self.over_given(select)?);
+        over.as_ref().unwrap_or(select).stream(self.engine, self.parameters, view, self.resources).await
     }
 
     async fn collect(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<Vec<RecordBatch>> {
-        let view = self.transaction.view(snapshot, self.catalog);
-        select.collect(self.engine, self.parameters, view, self.resources).await
+        let (view, over) = (self.view(snapshot), self.over_given(select)?);
+        over.as_ref().unwrap_or(select).collect(self.engine, self.parameters, view, self.resources).await
     }
 
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {
@@ -225,7 +287,7 @@ impl Run<'_> {
         let CopyPlan::In { schema, defaults, .. } = plan else {
             return Err(Error::internal("only COPY FROM has defaults"));
         };
-        let snapshot = self.transaction.snapshot(self.engine.store());
+        let snapshot = self.snapshot();
         let values = self.compute_defaults(defaults, schema, self.engine.zone(), snapshot).await?;
         let mut outcome = Outcome::new(self.engine.store());
         outcome.keep(values.into_iter().map(|(_, value)| value).collect())?;

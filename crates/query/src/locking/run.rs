@@ -39,6 +39,10 @@ impl Run<'_> {
             if is_all && (pass.is_full || !pass.changed) {
                 return Ok(pass.outcome);
             }
+            // Other parts of the statement read the same picture: all of them begin again with another one.
+            if pass.changed && self.is_part() {
+                return Err(self.transaction.begin_again());
+            }
             if !is_all {
                 asked = asked.map(|asked| asked.saturating_mul(2).saturating_add(16));
             }
@@ -58,8 +62,7 @@ impl Run<'_> {
         if pass.is_full {
             return Ok(pass);
         }
-        let snapshot = self.transaction.snapshot(self.engine.store());
-        let view = self.transaction.view(snapshot.clone(), self.catalog);
+        let snapshot = self.snapshot();
         let limited;
         let select = match asked.filter(|asked| i64::try_from(*asked).is_ok()) {
             Some(asked) => {
@@ -68,7 +71,7 @@ impl Run<'_> {
             }
             None => &plan.select,
         };
-        let mut stream = select.stream(self.engine, self.parameters, view, self.resources).await?;
+        let mut stream = self.start(select, snapshot.clone()).await?;
         let mut locked = 0;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(from_datafusion)?;

@@ -179,6 +179,11 @@ impl<'a> Planner<'a> {
                 _ => Arc::clone(provider),
             });
         }
+        if name.schema().is_none()
+            && let Some(given) = self.catalog.given(table)
+        {
+            return Ok(Arc::clone(given));
+        }
         if name.catalog().is_some_and(|database| database != self.catalog.identity().database) {
             let message = format!("cross-database references are not implemented: \"{name}\"");
             return Err(Error::new(ErrorCode::FeatureNotSupported, message));

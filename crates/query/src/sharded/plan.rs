@@ -67,7 +67,7 @@ impl ShardedPlan {
                 return Err(Error::unsupported(
                     "WITH that changes rows of tables on different servers is not supported",
                 )
-                .with_hint("Write the changes as statements of their own, in one transaction."));
+                .with_hint(route::ONE_BY_ONE));
             }
             return Ok(None);
         }

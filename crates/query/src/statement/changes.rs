@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, Result};
-use datafusion::sql::sqlparser::ast::Statement as AstStatement;
+use ashlar_base::{Error, Result, SqlType};
+use datafusion::sql::sqlparser::ast::{Insert, Statement as AstStatement, With};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{InsertStmt, OverridingKind, RangeVar, WithClause};
+use pg_query::protobuf::{InsertStmt, OverridingKind, RangeVar};
 
-use super::{Kind, Statement, check_with, statement_text};
+use super::{Kind, Statement, statement_text};
 use crate::catalog::CatalogState;
+use crate::columns::Column;
 use crate::dml::{DeletePlan, InsertPlan, Returning, ShardChangePlan, SpreadPlan, UpdatePlan, arbiters, split_with};
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
@@ -29,9 +30,36 @@ pub(super) fn insert(
     node: &InsertStmt,
     declared: &[u32],
 ) -> Result<Statement> {
-    check_with(node.with_clause.as_ref())?;
-    let target = arbiters::target(node);
-    let text = match target {
+    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
+        let (change, _) = parts(parsed, node)?;
+        let plan = SpreadPlan::new(engine, catalog, table, parsed, change, arbiters::target(node), declared)?;
+        let (types, columns) = (plan.parameter_types.clone(), plan.returning.clone());
+        return Ok(Statement::of_kind(engine, catalog, parsed, Kind::Spread(Box::new(plan)), types, columns));
+    }
+    let plan = insert_plan(engine, catalog, parsed, node, declared)?;
+    let types = plan.parameter_types.clone();
+    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+    Ok(Statement::of_kind(engine, catalog, parsed, Kind::Insert(Box::new(plan)), types, columns))
+}
+
+/// Plans an INSERT into a table in memory.
+///
+/// # Errors
+/// What planning finds.
+pub(super) fn insert_plan(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    parsed: &ParsedStatement,
+    node: &InsertStmt,
+    declared: &[u32],
+) -> Result<InsertPlan> {
+    let ((with, insert), overriding) = parts(parsed, node)?;
+    InsertPlan::new(engine, catalog, with, insert, overriding, arbiters::target(node), declared)
+}
+
+/// The WITH before an INSERT and the INSERT; and whether it is one OVERRIDING SYSTEM VALUE.
+fn parts(parsed: &ParsedStatement, node: &InsertStmt) -> Result<((Option<With>, Insert), bool)> {
+    let text = match arbiters::target(node) {
         Some(named) if !arbiters::is_plain(named) => without_target(node)?,
         _ => parsed.text.clone(),
     };
@@ -46,18 +74,10 @@ pub(super) fn insert(
         }
         _ => false,
     };
-    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
-        let plan = SpreadPlan::new(engine, catalog, table, parsed, (with, insert), target, declared)?;
-        let (types, columns) = (plan.parameter_types.clone(), plan.returning.clone());
-        return Ok(Statement::of_kind(engine, catalog, parsed, Kind::Spread(Box::new(plan)), types, columns));
-    }
-    let plan = InsertPlan::new(engine, catalog, with, insert, overriding, target, declared)?;
-    let types = plan.parameter_types.clone();
-    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-    Ok(Statement::of_kind(engine, catalog, parsed, Kind::Insert(Box::new(plan)), types, columns))
+    Ok(((with, insert), overriding))
 }
 
-/// Plans an UPDATE or a DELETE: `with` is what stands before it, and `target` the table that it is about.
+/// Plans an UPDATE or a DELETE: `target` is the table that it is about.
 ///
 /// # Errors
 /// What planning finds.
@@ -65,15 +85,10 @@ pub(super) fn change(
     engine: &Engine,
     catalog: &Arc<CatalogState>,
     parsed: &ParsedStatement,
-    with: Option<&WithClause>,
     target: Option<&RangeVar>,
     declared: &[u32],
 ) -> Result<Statement> {
-    if is_of_cursor(&parsed.node) {
-        return Err(Error::unsupported("WHERE CURRENT OF a cursor is not supported")
-            .with_hint("FETCH the key of the row too, and name the row by it."));
-    }
-    check_with(with)?;
+    refuse_cursor(&parsed.node)?;
     if let Some(table) = written_to(catalog, target) {
         return of_shards(engine, catalog, parsed, table, declared);
     }
@@ -83,27 +98,68 @@ pub(super) fn change(
     {
         return Ok(Statement::of_key(catalog, &parsed.text, plan));
     }
-    let columns_of = |returning: &Option<Returning>| returning.as_ref().map(|known| Arc::clone(&known.columns));
-    let (kind, types, columns) = match split_with(found.statement) {
-        (with, AstStatement::Update(update)) => {
-            let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
+    let planned = change_plan(engine, catalog, found.statement, &found.declared)?;
+    let (kind, types) = match planned.kind {
+        Kind::Update(mut plan) => {
             let types = found.subqueries.parameter_types(&plan.select)?;
             plan.locked = found.subqueries;
-            let columns = columns_of(&plan.returning);
             let of_key = computed::of_update(engine, &plan).map(|plan| Kind::Key(Box::new(plan)));
-            (of_key.unwrap_or_else(|| Kind::Update(Box::new(plan))), types, columns)
+            (of_key.unwrap_or(Kind::Update(plan)), types)
+        }
+        Kind::Delete(mut plan) => {
+            let types = found.subqueries.parameter_types(&plan.select)?;
+            plan.locked = found.subqueries;
+            let of_key = computed::of_delete(engine, &plan).map(|plan| Kind::Key(Box::new(plan)));
+            (of_key.unwrap_or(Kind::Delete(plan)), types)
+        }
+        kind => (kind, planned.types),
+    };
+    Ok(Statement::of_kind(engine, catalog, parsed, kind, types, planned.columns))
+}
+
+/// What a statement was planned as, the types of its parameters, and its columns.
+pub(super) struct Planned {
+    pub(super) kind: Kind,
+    pub(super) types: Vec<SqlType>,
+    pub(super) columns: Option<Arc<[Column]>>,
+}
+
+/// Plans an UPDATE or a DELETE of a table in memory whose rows a query finds, and which locks none but those that it changes.
+///
+/// # Errors
+/// What planning finds.
+pub(super) fn change_plan(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    statement: AstStatement,
+    declared: &[u32],
+) -> Result<Planned> {
+    match split_with(statement) {
+        (with, AstStatement::Update(update)) => {
+            let plan = UpdatePlan::new(engine, catalog, with, update, declared)?;
+            let (types, columns) = (plan.select.parameter_types.clone(), columns_of(&plan.returning));
+            Ok(Planned { kind: Kind::Update(Box::new(plan)), types, columns })
         }
         (with, AstStatement::Delete(delete)) => {
-            let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
-            let types = found.subqueries.parameter_types(&plan.select)?;
-            plan.locked = found.subqueries;
-            let columns = columns_of(&plan.returning);
-            let of_key = computed::of_delete(engine, &plan).map(|plan| Kind::Key(Box::new(plan)));
-            (of_key.unwrap_or_else(|| Kind::Delete(Box::new(plan))), types, columns)
+            let plan = DeletePlan::new(engine, catalog, with, delete, declared)?;
+            let (types, columns) = (plan.select.parameter_types.clone(), columns_of(&plan.returning));
+            Ok(Planned { kind: Kind::Delete(Box::new(plan)), types, columns })
         }
-        _ => return Err(Error::internal("an UPDATE or a DELETE is parsed as one")),
-    };
-    Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
+        _ => Err(Error::internal("an UPDATE or a DELETE is parsed as one")),
+    }
+}
+
+pub(super) fn columns_of(returning: &Option<Returning>) -> Option<Arc<[Column]>> {
+    returning.as_ref().map(|known| Arc::clone(&known.columns))
+}
+
+/// 0A000 for an UPDATE or a DELETE of the row that a cursor stands on.
+pub(super) fn refuse_cursor(statement: &NodeEnum) -> Result<()> {
+    if is_of_cursor(statement) {
+        return Err(Error::unsupported("WHERE CURRENT OF a cursor is not supported")
+            .with_hint("FETCH the key of the row too, and name the row by it."));
+    }
+    Ok(())
 }
 
 /// Whether it is an UPDATE or a DELETE of the row that a cursor stands on.

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CreateTableAsStmt, ExplainStmt, ObjectType, SelectStmt};
 
-use super::{Kind, Statement, calls, check_with, statement_text};
+use super::{Kind, Statement, calls, statement_text};
 use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::ddl::{CreateAs, Ddl, check_storage, relation_name};
@@ -39,7 +39,6 @@ pub(super) fn select(
     if node.into_clause.is_some() {
         return Err(Error::unsupported("SELECT INTO is not supported").with_hint("Use CREATE TABLE ... AS SELECT ..."));
     }
-    check_with(node.with_clause.as_ref())?;
     if !node.locking_clause.is_empty() {
         return Ok(match locking::plan(engine, catalog, &parsed.text, declared)? {
             Planned::Key(plan) => Statement::of_key(catalog, &parsed.text, plan),

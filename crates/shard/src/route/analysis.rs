@@ -115,6 +115,8 @@ pub(super) struct Analysis<'a> {
     pub(super) objection: Option<String>,
     /// Whether a table of another home is named.
     pub(super) is_elsewhere: bool,
+    /// Rows of a table of another home are changed in WITH. What is read there is not looked at.
+    pub(super) changes_elsewhere: bool,
     /// Whether some query takes rows by their number.
     pub(super) has_limits: bool,
     /// Whether an UPDATE has rows to choose from.
@@ -170,6 +172,7 @@ impl<'a> Analysis<'a> {
             names_stars: false,
             objection: None,
             is_elsewhere: false,
+            changes_elsewhere: false,
             has_limits: false,
             has_sources: false,
             has_schema_columns: false,

@@ -202,6 +202,12 @@ pub enum Decision<'r> {
     },
 }
 
+/// Why changes in WITH are refused of tables of several homes.
+pub const CHANGES_IN_WITH: &str = "WITH that changes rows is not supported for sharded tables";
+
+/// What to do instead.
+pub const ONE_BY_ONE: &str = "Write the changes as statements of their own, in one transaction.";
+
 /// What the shards are sent.
 #[derive(Debug)]
 pub struct Forward<'r> {
@@ -527,6 +533,9 @@ impl Route {
         if analysis.takes_advisory_locks {
             return Err(Error::unsupported("advisory locks are not supported in statements on sharded tables")
                 .with_hint("Each server would lock for itself: lock rows, or SET sharded_server to name the server."));
+        }
+        if analysis.changes_elsewhere {
+            return Err(Error::unsupported(CHANGES_IN_WITH).with_hint(ONE_BY_ONE));
         }
         let mut objection = objection_to(source, &analysis);
         let divided: Vec<usize> = (0..analysis.occurrences.len())

@@ -30,14 +30,13 @@ impl Analysis<'_> {
             let schema = Some(relation.schemaname.as_str()).filter(|schema| !schema.is_empty());
             self.tables.find(schema, &relation.relname)
         });
-        let hint = "Write the changes as statements of their own, in one transaction.";
         let Some(Found::Sharded(table)) = found else {
-            let message = "WITH that changes rows is not supported for sharded tables";
-            return Err(Error::unsupported(message).with_hint(hint));
+            self.changes_elsewhere = true;
+            return Ok((Vec::new(), false));
         };
         if table.rule.placement() == Placement::Broadcast {
             let message = format!("WITH that changes rows of all copies of table \"{}\" is not supported", table.name);
-            return Err(Error::unsupported(message).with_hint(hint));
+            return Err(Error::unsupported(message).with_hint(super::ONE_BY_ONE));
         }
         self.changes = true;
         let first = self.occurrences.len();

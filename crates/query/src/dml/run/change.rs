@@ -28,7 +28,7 @@ impl<'p> Update<'p> {
         let store = run.engine.store();
         Self {
             plan,
-            snapshot: run.transaction.snapshot(store),
+            snapshot: run.snapshot(),
             outcome: Outcome::new(store),
             seen: plan.has_sources.then(|| Seen::new(store)),
             key_changes: plan.assigned.iter().any(|ordinal| plan.schema.key.contains(ordinal)),
@@ -158,7 +158,7 @@ impl<'p> Delete<'p> {
         let store = run.engine.store();
         Self {
             plan,
-            snapshot: run.transaction.snapshot(store),
+            snapshot: run.snapshot(),
             outcome: Outcome::new(store),
             seen: plan.has_sources.then(|| Seen::new(store)),
         }

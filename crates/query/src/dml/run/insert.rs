@@ -1,5 +1,6 @@
 //! Inserts rows: each is completed with defaults, checked, and put where nothing, or what ON CONFLICT allows, is.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
@@ -26,6 +27,7 @@ use crate::dml::{Arbiters, Cell, Conflict, End, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
 use crate::resources::StatementResources;
+use crate::select::SelectPlan;
 use crate::sequences::Numbers;
 use crate::transaction::Transaction;
 
@@ -576,12 +578,11 @@ impl<'a> InsertSink<'a> {
         self,
         engine: &Engine,
         parameters: &[Value],
-        view: Option<Arc<ReadView>>,
+        over: Option<(Cow<'_, SelectPlan>, Arc<ReadView>)>,
         resources: &StatementResources,
     ) -> Result<Outcome> {
         let mut outcome = self.outcome;
-        let outputs = self.plan.returning.as_ref().map(|returning| &returning.outputs);
-        let (Some(Outputs::Query(select)), Some(view)) = (outputs, view) else { return Ok(outcome) };
+        let Some((select, view)) = over else { return Ok(outcome) };
         if outcome.rows.is_empty() {
             return Ok(outcome);
         }

@@ -94,7 +94,7 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 let (catalog, transaction) = (&catalog, &mut transaction);
-                let mut run = Run { engine, catalog, transaction, parameters: values, resources: &resources };
+                let mut run = Run::new(engine, catalog, transaction, values, &resources);
                 run.update(&plan).await.map(|outcome| (outcome, columns))
             }
             AstStatement::Delete(delete) => {
@@ -102,7 +102,7 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 let (catalog, transaction) = (&catalog, &mut transaction);
-                let mut run = Run { engine, catalog, transaction, parameters: values, resources: &resources };
+                let mut run = Run::new(engine, catalog, transaction, values, &resources);
                 run.delete(&plan).await.map(|outcome| (outcome, columns))
             }
             other => panic!("{other}"),

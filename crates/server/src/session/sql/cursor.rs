@@ -80,6 +80,10 @@ impl SqlSession {
                 Kind::Select(_) => self.query(&statement, values, true).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan, &values)?,
                 Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
+                Kind::WithChanges(_) => {
+                    let message = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+                    return Err(Error::unsupported(message));
+                }
                 _ => return Err(Error::internal("a cursor has a query")),
             };
             if hold {

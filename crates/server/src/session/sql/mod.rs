@@ -368,7 +368,12 @@ impl SqlSession {
         let statement = self.portals.get(portal).and_then(|portal| portal.statement.as_ref());
         self.block == Block::None
             && statement.is_some_and(|statement| match &statement.kind {
-                Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Ddl(_) | Kind::Sharded(_) => true,
+                Kind::Insert(_)
+                | Kind::Update(_)
+                | Kind::Delete(_)
+                | Kind::WithChanges(_)
+                | Kind::Ddl(_)
+                | Kind::Sharded(_) => true,
                 Kind::Key(plan) => !plan.is_read(),
                 _ => false,
             })

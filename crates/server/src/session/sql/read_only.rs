@@ -27,6 +27,10 @@ pub(super) fn words_of(kind: &Kind) -> Cow<'static, str> {
         Kind::Key(plan) => with_clause(plan.verb(), plan.locks()),
         Kind::Lock(plan) => with_clause("SELECT", Some(plan.strength())),
         Kind::Copy(_) => "COPY FROM".into(),
+        Kind::WithChanges(plan) => match plan.main_kind() {
+            Kind::Select(_) => "SELECT".into(),
+            main => words_of(main),
+        },
         Kind::Select(_) | Kind::Ddl(_) | Kind::Explain { .. } | Kind::Session(_) | Kind::Empty => {
             "this statement".into()
         }

@@ -174,13 +174,18 @@ impl SqlSession {
                 let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
                 self.send_values(portal, statement, rows, Tag::Counted("SELECT"), rows_max, sink).await
             }
-            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
+            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::WithChanges(_) => {
                 let is_direct = self.is_direct();
                 let outcome = self.run_dml(statement, &portal.parameters).await?;
                 if is_direct {
                     sink.settled();
                 }
-                let tag = Tag::Counted(match &statement.kind {
+                let done = match &statement.kind {
+                    Kind::WithChanges(plan) => plan.main_kind(),
+                    kind => kind,
+                };
+                let tag = Tag::Counted(match done {
+                    Kind::Select(_) | Kind::Lock(_) => "SELECT",
                     Kind::Insert(_) => "INSERT 0",
                     Kind::Update(_) => "UPDATE",
                     _ => "DELETE",
@@ -551,13 +556,7 @@ impl SqlSession {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
         let resources = self.resources_to_write(&engine, &transaction);
-        let mut run = Run {
-            engine: &engine,
-            catalog: &catalog,
-            transaction: &mut transaction,
-            parameters,
-            resources: &resources,
-        };
+        let mut run = Run::new(&engine, &catalog, &mut transaction, parameters, &resources);
         let outcome = run.change_few(&statement.kind).transpose();
         Ok((transaction, outcome))
     }
@@ -580,12 +579,13 @@ impl SqlSession {
             .on_pool(async move {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
                 let (catalog, parameters, resources) = (&catalog, &parameters, &resources);
-                let mut run = Run { engine: &pool, catalog, transaction, parameters, resources };
+                let mut run = Run::new(&pool, catalog, transaction, parameters, resources);
                 let work = async {
                     match &statement.kind {
                         Kind::Insert(plan) => run.insert(plan).await,
                         Kind::Update(plan) => run.update(plan).await,
                         Kind::Delete(plan) => run.delete(plan).await,
+                        Kind::WithChanges(plan) => run.with_changes(plan).await,
                         Kind::Lock(plan) => run.lock(plan).await,
                         Kind::Copy(plan) => run.copy_defaults(plan).await,
                         _ => Err(Error::internal("only DML runs as DML")),

@@ -75,7 +75,7 @@ impl SqlSession {
             return Ok(());
         }
         let query = match &statement.kind {
-            Kind::Key(_) => return Err(apart()),
+            Kind::Key(_) | Kind::WithChanges(_) => return Err(apart()),
             Kind::Ddl(Ddl::CreateAs(table)) => Some(table.select.as_ref()),
             _ => select_of(statement),
         };
