@@ -7,9 +7,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::{Error, Result, SqlType, Value};
-use ashlar_functions::concatenation;
 use ashlar_functions::error::{from_datafusion, from_optimiser};
-use ashlar_functions::guards;
 use ashlar_functions::rules::conditions::nulls_apart;
 use ashlar_functions::times::clock;
 use ashlar_functions::tree::{
@@ -79,6 +77,7 @@ mod outer_aggregates;
 mod parameter_places;
 mod passes;
 mod per_row;
+mod physical;
 mod planner;
 mod qualifiers;
 mod reading;
@@ -359,8 +358,7 @@ impl SelectPlan {
             plan
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
-            let plan = guards::of_plan(plan).and_then(concatenation::of_plan).map_err(from_datafusion)?;
-            let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
+            let plan = physical::of(plan, state).await.map_err(from_optimiser)?;
             let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
             if is_ready && !is_counted {
                 self.ready.keep(state.session_id(), &plan).map_err(from_datafusion)?;

@@ -459,15 +459,22 @@ impl Grammar {
     /// Some integers are those of a window.
     fn windowed(&mut self, types: &[Type], scope: &[Column], from: &str) -> String {
         let mut cells = Vec::new();
+        // Of rows that are equal in all columns, two windows may each put another one first: which values of the two then
+        // meet in a row is nobody's to say.
+        let mut has_places = false;
         for (at, &kind) in types.iter().enumerate() {
-            let cell =
-                if kind == Int && self.percent(70) { self.window(scope) } else { self.expression(scope, kind, 1) };
+            let cell = if kind == Int && self.percent(70) {
+                self.window(scope, &mut has_places)
+            } else {
+                self.expression(scope, kind, 1)
+            };
             cells.push(format!("{cell} AS c{at}"));
         }
         format!("SELECT {} FROM {from}", cells.join(", "))
     }
 
-    fn window(&mut self, scope: &[Column]) -> String {
+    /// A value of a window: of rows that come together or, where there is none yet of them, of a row's place.
+    fn window(&mut self, scope: &[Column], has_places: &mut bool) -> String {
         const FRAMES: &[&str] = &[
             "",
             "",
@@ -493,11 +500,14 @@ impl Grammar {
         // Functions of places have no frame.
         let is_of_frame = ["sum", "count", "max", "min", "first", "last"].iter().any(|name| function.starts_with(name));
         let frame = if is_of_frame { self.pick(FRAMES) } else { "" };
-        let mut left: Vec<&str> = scope.iter().map(|column| column.name.as_str()).collect();
-        let by = if self.percent(60) { format!("PARTITION BY {} ", self.pick(&left)) } else { String::new() };
         // Rows that come together are the same to these, however they are ordered.
         let takes_peers = !frame.starts_with(" ROWS")
             && ["sum", "count", "max", "min", "rank", "dense"].iter().any(|name| function.starts_with(name));
+        if !takes_peers && std::mem::replace(has_places, true) {
+            return self.window(scope, has_places);
+        }
+        let mut left: Vec<&str> = scope.iter().map(|column| column.name.as_str()).collect();
+        let by = if self.percent(60) { format!("PARTITION BY {} ", self.pick(&left)) } else { String::new() };
         let mut order = Vec::new();
         while !left.is_empty() && (order.is_empty() || !takes_peers || self.percent(70)) {
             let at = self.random.below(left.len() as u64) as usize;

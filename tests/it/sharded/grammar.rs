@@ -14,9 +14,6 @@ use expressions::{Column, Scope, Type};
 /// Queries on each fleet.
 const QUERIES: usize = 700;
 
-/// Where nobody says another one.
-const SEED: u64 = 77;
-
 /// Changes on each fleet.
 const CHANGES: usize = 150;
 
@@ -451,11 +448,7 @@ fn open(fleet: &mut Fleet, oracle: &Postgres) -> (Grammar, pg::Connection, pg::C
     fleet.ashlar.expect_log(&["a plan was refused"]);
     let mut alone = pg::Connection::connect(oracle.address()).unwrap();
     let mut client = fleet.client();
-    let random = match std::env::var_os("ASHLAR_SEED") {
-        Some(_) => Random::from_environment(),
-        None => Random::from_seed(SEED),
-    };
-    let mut grammar = Grammar { random };
+    let mut grammar = Grammar { random: Random::from_environment() };
     for table in TABLES {
         let sql = table.definition();
         done(&mut alone, &sql);

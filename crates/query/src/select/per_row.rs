@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::{Error, ErrorCode};
-use ashlar_functions::concatenation;
 use ashlar_functions::error::external;
 use ashlar_functions::guards;
 use ashlar_functions::single_row::VALUE_OF_ONE;
@@ -50,8 +49,7 @@ pub(super) struct Runner {
 
 /// The physical plan of an optimised one.
 pub(super) async fn physical(plan: LogicalPlan, runner: &Runner) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = concatenation::of_plan(guards::of_plan(replace(plan, runner)?)?)?;
-    runner.state.query_planner().create_physical_plan(&plan, runner.state.as_ref()).await
+    super::physical::of(replace(plan, runner)?, &runner.state).await
 }
 
 /// Whether there are subqueries left in a plan that DataFusion cannot run.
