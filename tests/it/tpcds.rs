@@ -36,7 +36,7 @@ const ONE_IN: u64 = 3;
 const EXCEPTIONS: &[Exception] = &[
     Exception { query: "q39a", factor: 4, operators: SORTS },
     Exception { query: "q47", factor: 16, operators: SORTS },
-    Exception { query: "q51", factor: 8, operators: SORTS },
+    Exception { query: "q51", factor: 16, operators: SORTS },
     Exception { query: "q57", factor: 16, operators: SORTS },
     Exception { query: "q67", factor: 8, operators: SORTS },
 ];

@@ -391,11 +391,8 @@ fn from_plan_message(message: &str) -> Error {
     if lower.contains("subquery should only return one column") || lower.contains("too many columns") {
         return Error::new(ErrorCode::SyntaxError, "subquery must return only one column");
     }
-    if lower.contains("scalar subquery") {
-        return Error::new(
-            ErrorCode::CardinalityViolation,
-            "more than one row returned by a subquery used as an expression",
-        );
+    if lower.contains("correlated scalar subquery") {
+        return Error::unsupported("a subquery is not supported where it reads this from the queries around it");
     }
     if lower.contains("cast") {
         return Error::new(ErrorCode::CannotCoerce, first_line(message));

@@ -18,6 +18,7 @@ pub use aggregate::exec::HashAggregateExec;
 pub use aggregate::rule::HashAggregates;
 pub use join::exec::UnchainedHashJoinExec;
 pub use join::filter::{KeysOfJoin, is_of_join, keys_of_join};
+pub use join::handing_down::is_clear;
 pub use join::rule::HashJoins;
 pub use null_extended::NullExtensions;
 pub use stage::in_stage;

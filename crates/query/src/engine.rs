@@ -33,7 +33,7 @@ use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
 use crate::fenced_limits::{self, FenceLimits, UnfenceLimits};
 use crate::guarded_projections::{self, GuardedProjections};
-use crate::held_filters::{self, HoldFilters};
+use crate::held_filters::{self, HoldBounds, HoldFilters, ReleaseFilters};
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
@@ -380,8 +380,13 @@ fn session_state(
         physical.insert(place + 1, Arc::new(UnfenceLimits));
         physical.insert(place, Arc::new(FenceLimits));
     }
-    if let Some(place) = physical.iter().position(|rule| rule.name() == held_filters::PUSHES_FILTERS) {
-        physical.insert(place, Arc::new(HoldFilters));
+    let holds: [(&str, Arc<dyn PhysicalOptimizerRule + Send + Sync>); 2] =
+        [(held_filters::PUSHES_FILTERS, Arc::new(HoldFilters)), (held_filters::PUSHES_BOUNDS, Arc::new(HoldBounds))];
+    for (name, hold) in holds {
+        if let Some(place) = physical.iter().position(|rule| rule.name() == name) {
+            physical.insert(place + 1, Arc::new(ReleaseFilters));
+            physical.insert(place, hold);
+        }
     }
     for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {
         *rule = Arc::new(GuardedProjections::default());

@@ -70,8 +70,8 @@ pub(crate) struct UnfenceLimits;
 impl PhysicalOptimizerRule for UnfenceLimits {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let limits = plan.transform_up(|node| {
-            if let Some(FenceExec(input)) = node.downcast_ref() {
-                return Ok(Transformed::yes(Arc::clone(input)));
+            if node.is::<FenceExec>() {
+                return FenceExec::taken_away(node);
             }
             let limit = node.downcast_ref::<FencedLimitExec>().map(FencedLimitExec::unfenced).transpose()?;
             Ok(limit.map_or_else(|| Transformed::no(node), Transformed::yes))
@@ -257,6 +257,14 @@ pub(crate) struct FenceExec(Arc<dyn ExecutionPlan>);
 impl FenceExec {
     pub(crate) fn over(input: Arc<dyn ExecutionPlan>) -> Self {
         Self(input)
+    }
+
+    /// What is beneath, of a fence.
+    pub(crate) fn taken_away(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+        Ok(match node.downcast_ref() {
+            Some(Self(input)) => Transformed::yes(Arc::clone(input)),
+            None => Transformed::no(node),
+        })
     }
 }
 

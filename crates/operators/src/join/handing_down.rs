@@ -4,8 +4,8 @@
 //! union takes the column of that name in each of its inputs, wherever it is. So a filter is pushed down here only if
 //! every column name beneath is unique. Of a semijoin it goes to the side whose rows come out. For a filter on a join
 //! key the engine would also push one to the other side, as a filter on the column that has the key's name there; so
-//! nothing is pushed down to a join beneath that is one of the engine's own. Called by `exec`, and by the node that
-//! pads rows with NULLs.
+//! nothing is pushed down to a join beneath that is one of the engine's own. Called by `exec`, by the node that
+//! pads rows with NULLs, and by the rules that hold filters of the engine's nodes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,10 @@ use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::union::{InterleaveExec, UnionExec};
 
 /// Whether every name beneath a node, its own columns' among them, is that of one column, and stays it on the way down.
-pub(crate) fn is_clear(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub fn is_clear(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut is_clear = true;
     input.apply(|node| {
         let schema = node.schema();

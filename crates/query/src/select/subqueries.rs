@@ -9,16 +9,16 @@ use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::single_row::{SINGLE_ROW, value_of_one};
 use ashlar_functions::tree::{
-    any_expression, any_node_with_subqueries, any_part, each_part, rewrite_conjuncts, rewrite_expressions,
+    any_expression, any_node, any_node_with_subqueries, any_part, each_part, rewrite_conjuncts, rewrite_expressions,
     rewrite_nodes_with_subqueries, rewrite_parts,
 };
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr,
-    lit, when,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    Subquery, binary_expr, lit, when,
 };
 
 use super::around::Around;
@@ -415,7 +415,8 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
             // Without groups there is a row even of nothing, which only a value is mended for.
             let is_mended = !group_expr.is_empty() || above.is_value && !above.is_filtered;
             let has_sets = group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
-            is_mended && !has_sets && !above.is_aggregated && is_joinable(input, Above { is_aggregated: true, ..above })
+            let beneath = Above { is_aggregated: true, ..above };
+            is_mended && !has_sets && !above.is_aggregated && !compares_values(input) && is_joinable(input, beneath)
         }
         LogicalPlan::Distinct(Distinct::All(input)) => {
             !above.is_aggregated && is_joinable(input, Above { is_aggregated: true, ..above })
@@ -424,6 +425,21 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
         LogicalPlan::Limit(limit) => limit.skip.is_none() && !above.is_filtered && is_joinable(&limit.input, above),
         _ => false,
     }
+}
+
+/// Whether the row around is compared other than for equality, and there are subqueries of one value: beneath an aggregation the engine
+/// leaves such a condition where it is, but looks for the values above.
+fn compares_values(input: &LogicalPlan) -> bool {
+    let is_other = |condition: &&Expr| {
+        let is_equality = matches!(condition, Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }));
+        !is_equality && any_part(condition, |part| Ok(matches!(part, Expr::OuterReferenceColumn(..)))).unwrap_or(true)
+    };
+    let compares = |node: &LogicalPlan| match node {
+        LogicalPlan::Filter(filter) => Ok(split_conjunction(&filter.predicate).iter().any(is_other)),
+        _ => Ok(false),
+    };
+    let is_value = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(value) if !value.outer_ref_columns.is_empty());
+    any_node(input, compares).unwrap_or(true) && any_expression(input, |expr| Ok(is_value(expr))).unwrap_or(true)
 }
 
 /// The subquery with these columns of the rows around it as a part of its result: such a one is not joined.

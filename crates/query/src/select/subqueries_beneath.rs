@@ -1,16 +1,25 @@
-//! Subqueries in the arguments of window functions, and in what DISTINCT ON shows or compares: they are computed in a projection beneath.
+//! Subqueries in the arguments of window functions, in what DISTINCT ON shows or compares, and beside columns of the rows around in the
+//! conditions of subqueries: they are computed in a projection beneath.
 //!
 //! Runs over a plan as the SQL planner made it, before the other passes over subqueries: the engine joins subqueries
 //! of projections and conditions to the outer rows, but treats those of a window, and of the aggregates that DISTINCT ON becomes, as
-//! independent queries.
+//! independent queries. A condition that reads rows around becomes that of the join with them, and a join's asks no subqueries:
+//!
+//! ```text
+//!   EXISTS (SELECT 1 FROM b WHERE a.x < (SELECT count(*) FROM c WHERE c.k = b.k))
+//!   EXISTS (SELECT 1 FROM (SELECT *, (SELECT count(*) FROM c WHERE c.k = b.k) AS n FROM b) WHERE a.x < n)
+//! ```
 
 use std::sync::Arc;
 
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::tree::{any_expression, any_part, rewrite_nodes_with_subqueries, rewrite_parts_down};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
-use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan, LogicalPlanBuilder, Window};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Distinct, DistinctOn, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Window};
+
+use super::around::Around;
 
 /// Puts a projection beneath each of these that has subqueries.
 pub(super) fn beneath(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -21,6 +30,9 @@ pub(super) fn beneath(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         LogicalPlan::Distinct(Distinct::On(on)) if has_subquery(on.select_expr.iter().chain(&on.on_expr))? => {
             distinct_over_columns(on, &mut number).map(Transformed::yes)
+        }
+        LogicalPlan::Filter(filter) if asks_beside(&filter.predicate, filter.input.schema())? => {
+            filter_over_columns(filter, &mut number).map(Transformed::yes)
         }
         node => Ok(Transformed::no(node)),
     })
@@ -37,6 +49,19 @@ fn has_subquery<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<bool> {
 
 fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
+}
+
+/// Whether a condition reads the rows around and asks, beside that, for a value that belongs to its own row.
+fn asks_beside(condition: &Expr, own: &DFSchema) -> Result<bool> {
+    Ok(any_part(condition, |part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))?
+        && any_part(condition, |part| is_of_row(part, own))?)
+}
+
+/// Whether it is a subquery of one value that reads the row with these columns, and none further out.
+fn is_of_row(expr: &Expr, own: &DFSchema) -> Result<bool> {
+    let Expr::ScalarSubquery(subquery) = expr else { return Ok(false) };
+    let free = Around::of(&subquery.subquery)?.free;
+    Ok(!free.is_empty() && free.iter().all(|column| own.has_column(column)))
 }
 
 /// Whether a subquery may have another value each time.
@@ -67,8 +92,13 @@ impl<'a> Columns<'a> {
 
     /// The expression with columns in the place of its subqueries; equal ones are one, where they have equal values.
     fn taken_out(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
+        self.taken_out_if(expr, |part| Ok(is_subquery(part)))
+    }
+
+    /// Likewise, of these subqueries.
+    fn taken_out_if(&mut self, expr: Expr, is_meant: impl Fn(&Expr) -> Result<bool>) -> Result<Transformed<Expr>> {
         rewrite_parts_down(expr, |part| {
-            if !is_subquery(&part) {
+            if !is_meant(&part)? {
                 return Ok(Transformed::no(part));
             }
             let known = self.named.iter().find(|(known, _)| *known == part);
@@ -122,4 +152,27 @@ fn distinct_over_columns(distinct: DistinctOn, number: &mut usize) -> Result<Log
         sort.expr = plain(sort.expr.clone())?;
     }
     Ok(LogicalPlan::Distinct(Distinct::On(DistinctOn::try_new(on, shown, order, columns.over(input)?)?)))
+}
+
+/// Conditions that ask nothing of the kind stay beneath: there are fewer rows then to find values for.
+fn filter_over_columns(filter: Filter, number: &mut usize) -> Result<LogicalPlan> {
+    let own = Arc::clone(filter.input.schema());
+    let shown: Vec<Expr> = own.iter().map(Expr::from).collect();
+    let (mut asking, mut others) = (Vec::new(), Vec::new());
+    for condition in split_conjunction_owned(filter.predicate) {
+        let list = if asks_beside(&condition, &own)? { &mut asking } else { &mut others };
+        list.push(condition);
+    }
+    let mut input = filter.input;
+    if let Some(others) = conjunction(others) {
+        input = Arc::new(LogicalPlan::Filter(Filter::try_new(others, input)?));
+    }
+    let mut columns = Columns::of(&input, number);
+    let taken_out = |condition| columns.taken_out_if(condition, |part| is_of_row(part, &own)).map(|found| found.data);
+    let asking = asking.into_iter().map(taken_out).collect::<Result<Vec<_>>>()?;
+    let mut filtered = LogicalPlanBuilder::from(Arc::unwrap_or_clone(columns.over(input)?));
+    if let Some(asking) = conjunction(asking) {
+        filtered = filtered.filter(asking)?;
+    }
+    filtered.project(shown)?.build()
 }
