@@ -39,6 +39,7 @@ use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
 use crate::sharded::{Asking, ShardAggregates, ShardFirstRows};
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
+use crate::whole_orders::WholeOrders;
 use crate::{operator_tasks, priority, system_tables};
 
 /// The configuration of the engine.
@@ -379,6 +380,10 @@ fn session_state(
     if let Some(place) = physical.iter().position(|rule| rule.name() == fenced_limits::PLACES_SORTS) {
         physical.insert(place + 1, Arc::new(UnfenceLimits));
         physical.insert(place, Arc::new(FenceLimits));
+    }
+    // Before bounds are found, and when no sort changes any more.
+    if let Some(place) = physical.iter().position(|rule| rule.name() == held_filters::PUSHES_BOUNDS) {
+        physical.insert(place, Arc::new(WholeOrders));
     }
     let holds: [(&str, Arc<dyn PhysicalOptimizerRule + Send + Sync>); 2] =
         [(held_filters::PUSHES_FILTERS, Arc::new(HoldFilters)), (held_filters::PUSHES_BOUNDS, Arc::new(HoldBounds))];

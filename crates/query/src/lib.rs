@@ -58,6 +58,7 @@ pub mod system_tables;
 mod testing;
 pub mod transaction;
 mod turn;
+mod whole_orders;
 
 pub use ashlar_functions::error::from_datafusion;
 pub use ashlar_functions::quoting::quote_ident;
