@@ -38,7 +38,7 @@ use crate::record::{self, moment};
 use crate::record::{
     Case, Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
 };
-use crate::targets::{Plant, Running, Start, Target};
+use crate::targets::{Plant, Resident, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
 
 /// Nothing was measured, because no target is here.
@@ -112,7 +112,7 @@ struct Live {
     client: Option<java::Client>,
     place: Place,
     /// The least that was resident with the data while nothing was asked, if queries are measured.
-    loaded_bytes: Option<u64>,
+    loaded: Option<Resident>,
     /// The program of others that loads it, where one does.
     foreign: Option<Program>,
     /// What was resident, and alive in the heap of a JVM, before the first step, where there are steps.
@@ -120,6 +120,14 @@ struct Live {
 }
 
 impl Live {
+    /// Notes what is resident while nothing is asked: the least that there ever is of each number is what the data has.
+    fn found_loaded(&mut self, now: Option<Resident>) {
+        self.loaded = match (self.loaded, now) {
+            (Some(least), Some(now)) => Some(least.each(now, u64::min)),
+            (least, now) => least.or(now),
+        };
+    }
+
     /// What loading has freed goes back to the operating system, before queries are asked: else it would be part of the data, and a query that
     /// takes it again would seem to need none. Servers do that by themselves within a second or two, engines in the lab's process when they are told: twice,
     /// since some of their allocators give back only when they are used again some time after.
@@ -420,7 +428,7 @@ impl Session {
             engine: matches!(server, Target::Engine(_)),
         };
         let (name, foreign) = (target.to_string(), target.foreign());
-        let mut live = Live { name, running, client, place, loaded_bytes: None, foreign, empty: None };
+        let mut live = Live { name, running, client, place, loaded: None, foreign, empty: None };
         let mut progress = |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
@@ -522,16 +530,12 @@ impl Session {
         for case in if has_steps { cases } else { in_turn(&cases, repetition) } {
             if case.query.is_some() {
                 // Memory of the load may be given back later, so the least that was there between two queries is what the data has.
-                let now = live.running.resident_bytes();
-                live.loaded_bytes = [live.loaded_bytes, now].into_iter().flatten().min();
+                live.found_loaded(live.running.resident());
             }
             self.measure(&mut *live, &case, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
-            if let Some(loaded) = self.record.measurements.last().and_then(|one| one.server_memory_loaded_bytes) {
-                live.loaded_bytes = Some(loaded);
-            }
             self.folder.save(&self.record)?;
             if interrupt::is_set() {
                 break;

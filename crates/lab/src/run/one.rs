@@ -17,7 +17,8 @@ use crate::record::folder::InParts;
 use crate::record::histogram::Latencies;
 use crate::record::{Case, KindRecord, Measurement, MeasurementState, ProfileRecord, ServerPart};
 use crate::targets::{
-    Running, Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine, cpu_seconds_of_this_process,
+    Resident, Running, Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine,
+    cpu_seconds_of_this_process,
 };
 
 /// A query may have its memory for less than a second.
@@ -107,9 +108,14 @@ impl One<'_> {
         let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
         one.beside = beside;
         note_cpu(&mut one, &parts, client.used, machine.used);
-        one.server_memory_peak_bytes = usage.as_ref().and_then(Usage::peak_bytes);
-        let least = [self.target.loaded_bytes, resident].into_iter().flatten().min();
-        one.server_memory_loaded_bytes = self.case.query.as_ref().and(least);
+        let peak = usage.as_ref().and_then(Usage::peak);
+        one.server_memory_peak_bytes = peak.map(|peak| peak.bytes);
+        one.server_memory_peak_unfiled_bytes = peak.map(|peak| peak.unfiled_bytes);
+        if self.case.query.is_some() {
+            self.target.found_loaded(resident);
+            one.server_memory_loaded_bytes = self.target.loaded.map(|loaded| loaded.bytes);
+            one.server_memory_loaded_unfiled_bytes = self.target.loaded.map(|loaded| loaded.unfiled_bytes);
+        }
         let metrics_after = self.metrics();
         (one.metrics_before, one.metrics_after) = self.saved(&one, metrics_before, metrics_after)?;
         self.save_profiles(&mut one, profiling)?;
@@ -269,7 +275,7 @@ struct Watch<'a> {
     look_every: Nanos,
     usage: Option<Usage>,
     /// What was resident when the window began: no query runs at that moment.
-    resident: Option<u64>,
+    resident: Option<Resident>,
     /// Of each process of the server, since the window began.
     server_cpu: Vec<(&'static str, f64)>,
     profiling: Profiling,
@@ -305,7 +311,7 @@ impl Observer for Watch<'_> {
     fn begins(&mut self) {
         self.profiling.begin();
         self.usage = self.running.usage();
-        self.resident = self.running.resident_bytes();
+        self.resident = self.running.resident();
         self.client.begin();
         self.machine.begin();
     }

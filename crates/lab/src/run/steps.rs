@@ -77,7 +77,9 @@ impl One<'_> {
             (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
             _ => None,
         };
-        one.server_memory_peak_bytes = usage.as_ref().and_then(Usage::peak_bytes);
+        let peak = usage.as_ref().and_then(Usage::peak);
+        one.server_memory_peak_bytes = peak.map(|peak| peak.bytes);
+        one.server_memory_peak_unfiled_bytes = peak.map(|peak| peak.unfiled_bytes);
         one.server_live_bytes = live_bytes;
         one.footprint = Some(Footprint { entries: steps.entries(), empty_bytes, bytes, empty_live_bytes, live_bytes });
         if let Some(fault) = fault {
@@ -99,10 +101,10 @@ fn look(target: &mut Live) -> Result<(u64, Option<u64>)> {
 /// What is resident when it changes no more, or after some time; nothing is known of a server that others started.
 pub(super) fn settled(running: &Running) -> Option<u64> {
     let deadline = monotonic() + SETTLING;
-    let mut last = running.resident_bytes()?;
+    let mut last = running.resident()?.bytes;
     while monotonic() < deadline && !interrupt::is_set() {
         pause(LOOK);
-        let now = running.resident_bytes()?;
+        let now = running.resident()?.bytes;
         if now.abs_diff(last) * STEADY < last {
             return Some(now);
         }

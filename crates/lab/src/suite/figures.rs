@@ -403,34 +403,46 @@ fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
 /// What a query used.
 struct Used {
     above: Vec<Contender>,
+    /// Without the pages of files.
+    unfiled: Vec<Contender>,
     mean: Vec<Contender>,
-    /// `Ashlar 23 MiB above the data, 116 MiB in all, 30.8ms`.
+    /// `Ashlar 53 MiB above the data (18 MiB without files), 116 MiB in all, 30.8ms`.
     figures: Vec<String>,
 }
 
 fn used(steps: &Steps, of: &[&str], query: &str) -> Used {
     let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
-    let (above, peak, mean) =
-        (contenders(steps, of, after(query, above_data)), measured(Measure::MemoryPeak), measured(Measure::Mean));
-    let figures = above.iter().zip(peak.iter().zip(&mean)).map(|(above, (peak, mean))| {
+    let above = contenders(steps, of, after(query, above_data));
+    let unfiled = contenders(steps, of, after(query, unfiled_above_data));
+    let (peak, mean) = (measured(Measure::MemoryPeak), measured(Measure::Mean));
+    let figures = above.iter().zip(&unfiled).zip(peak.iter().zip(&mean)).map(|((above, unfiled), (peak, mean))| {
         let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
         format!(
-            "{} {} above the data, {} in all, {}",
+            "{} {} above the data ({} without files), {} in all, {}",
             above.name,
             shown(above, bytes),
+            shown(unfiled, bytes),
             shown(peak, bytes),
             shown(mean, time)
         )
     });
     let figures = figures.collect();
-    Used { above, mean, figures }
+    Used { above, unfiled, mean, figures }
 }
 
 /// What was resident at most above the loaded data, in bytes; a MiB at least, for less is what an allocator had left over, and of nothing
 /// there is no ratio: whoever took nothing is still the least of all.
 fn above_data(one: &Measurement) -> Option<f64> {
-    let above = one.server_memory_peak_bytes?.saturating_sub(one.server_memory_loaded_bytes?);
-    Some(above.max(1 << 20) as f64)
+    Some(above(one.server_memory_peak_bytes?, one.server_memory_loaded_bytes?))
+}
+
+/// Likewise without the pages of files.
+fn unfiled_above_data(one: &Measurement) -> Option<f64> {
+    Some(above(one.server_memory_peak_unfiled_bytes?, one.server_memory_loaded_unfiled_bytes?))
+}
+
+fn above(peak: u64, loaded: u64) -> f64 {
+    peak.saturating_sub(loaded).max(1 << 20) as f64
 }
 
 /// A number of a workload; "keys" are those that the rows of `hash-build` have.
@@ -518,7 +530,7 @@ fn allocated(steps: &Steps, of: &[&str]) -> Shape {
 }
 
 fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
-    let Used { above, mean, figures } = used(steps, of, query);
+    let Used { above, unfiled, mean, figures } = used(steps, of, query);
     // Beside the best of the others in each.
     let best = |all: &[Contender]| {
         let rivals = all.iter().skip(1).filter(|one| one.role == Role::Rival);
@@ -530,7 +542,8 @@ fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
         (None, _) => format!("{what}: {}", all.first().map_or("nobody was measured".to_owned(), reason)),
         (_, None) => format!("{what}: nobody beside it"),
     };
-    Shape { figures, standing: joined(vec![against(&above, "memory above the data"), against(&mean, "time")]) }
+    let words = [(&above, "memory above the data"), (&unfiled, "without files"), (&mean, "time")];
+    Shape { figures, standing: joined(words.map(|(all, what)| against(all, what)).to_vec()) }
 }
 
 fn of_buckets(keys: &[u32]) -> Shape {

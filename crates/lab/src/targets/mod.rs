@@ -43,7 +43,8 @@ use process::Process;
 pub(crate) use process::on_path;
 pub(crate) use relay::serve as serve_relay;
 pub(crate) use usage::{
-    Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine, cpu_seconds_of_this_process,
+    Resident, Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine,
+    cpu_seconds_of_this_process,
 };
 
 /// What `--target` may name.
@@ -493,9 +494,9 @@ impl Running {
         self.process.as_ref().and_then(|process| Usage::begin(&process.ids()))
     }
 
-    /// What is resident of it at this moment, in bytes; nothing is known of a server that others started.
-    pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        self.process.as_ref().and_then(|process| usage::resident_bytes(&process.ids()))
+    /// What is resident of it at this moment; nothing is known of a server that others started.
+    pub(crate) fn resident(&self) -> Option<Resident> {
+        self.process.as_ref().and_then(|process| usage::resident_now(&process.ids()))
     }
 
     /// The text of its metrics, if it has any.

@@ -11,7 +11,24 @@ pub(crate) struct Usage {
     roots: Vec<Root>,
     /// Whether the kernel keeps the peak of this process from the moment on.
     peak_was_reset: bool,
-    peak_bytes: u64,
+    peak: Option<Resident>,
+}
+
+/// Memory of processes in bytes, at a moment or at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// All that is resident.
+    pub(crate) bytes: u64,
+    /// Likewise without the pages of files, most of which are those of the program itself, read when they are first needed:
+    /// what a process that has run a query has of them, one that has only taken rows reads with the first query.
+    pub(crate) unfiled_bytes: u64,
+}
+
+impl Resident {
+    /// Of two, each of the numbers that this chooses.
+    pub(crate) fn each(self, other: Self, choose: fn(u64, u64) -> u64) -> Self {
+        Self { bytes: choose(self.bytes, other.bytes), unfiled_bytes: choose(self.unfiled_bytes, other.unfiled_bytes) }
+    }
 }
 
 /// A process with those that it started.
@@ -30,7 +47,7 @@ impl Usage {
         let reset = |root: &&Root| fs::write(format!("/proc/{}/clear_refs", root.id), "5").is_ok();
         // Of all, whichever fails.
         let peak_was_reset = roots.iter().filter(reset).count() == roots.len();
-        let mut usage = Self { roots, peak_was_reset, peak_bytes: 0 };
+        let mut usage = Self { roots, peak_was_reset, peak: None };
         usage.look();
         Some(usage)
     }
@@ -42,28 +59,34 @@ impl Usage {
 
     /// Takes the memory of now into the peak; to be called now and then.
     pub(crate) fn look(&mut self) {
-        if let Some(bytes) = self.memory() {
-            self.peak_bytes = self.peak_bytes.max(bytes);
+        if let Some(now) = self.memory() {
+            self.peak = Some(self.peak.map_or(now, |peak| peak.each(now, u64::max)));
         }
     }
 
     /// The largest memory since the beginning. None if the process was gone whenever somebody looked.
-    pub(crate) fn peak_bytes(&self) -> Option<u64> {
-        (self.peak_bytes > 0).then_some(self.peak_bytes)
+    pub(crate) fn peak(&self) -> Option<Resident> {
+        self.peak
     }
 
     /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
     /// pages added up, shared ones once.
-    fn memory(&self) -> Option<u64> {
+    ///
+    /// The kernel keeps no peak without the pages of files. Less those of now it is no more than that, for there were not more at
+    /// the peak; and no less after a query that has come to the same peak once more, for by then they had all been read.
+    fn memory(&self) -> Option<Resident> {
         match &statuses(self.roots.iter().map(|root| root.id))[..] {
-            [only] if self.peak_was_reset => Some(field(only, "VmHWM:")),
+            [only] if self.peak_was_reset => {
+                let bytes = field(only, "VmHWM:");
+                Some(Resident { bytes, unfiled_bytes: bytes.saturating_sub(field(only, "RssFile:")) })
+            }
             all => resident(all),
         }
     }
 }
 
-/// Resident bytes of processes, by their names and ids, and of those that they started, at this moment. None if they are gone.
-pub(super) fn resident_bytes(roots: &[(&'static str, u32)]) -> Option<u64> {
+/// Memory of processes, by their names and ids, and of those that they started, at this moment. None if they are gone.
+pub(super) fn resident_now(roots: &[(&'static str, u32)]) -> Option<Resident> {
     resident(&statuses(roots.iter().map(|(_, id)| *id)))
 }
 
@@ -80,10 +103,11 @@ fn field(status: &str, name: &str) -> u64 {
 }
 
 /// Private pages added up, shared ones once.
-fn resident(statuses: &[String]) -> Option<u64> {
+fn resident(statuses: &[String]) -> Option<Resident> {
     let private: u64 = statuses.iter().map(|status| field(status, "RssAnon:")).sum();
     let largest = |name: &str| statuses.iter().map(|status| field(status, name)).max().unwrap_or(0);
-    (!statuses.is_empty()).then(|| private + largest("RssShmem:") + largest("RssFile:"))
+    let unfiled_bytes = private + largest("RssShmem:");
+    (!statuses.is_empty()).then(|| Resident { bytes: unfiled_bytes + largest("RssFile:"), unfiled_bytes })
 }
 
 /// CPU seconds that this process has used.
@@ -182,7 +206,8 @@ mod tests {
             }
         }
         usage.look();
-        assert!(sum > 0 && usage.peak_bytes().unwrap() > 32 << 20);
+        let peak = usage.peak().unwrap();
+        assert!(sum > 0 && peak.unfiled_bytes > 32 << 20 && peak.bytes > peak.unfiled_bytes, "{peak:?}");
         let ours = cpu_seconds_of_this_process().unwrap();
         assert!(ours > 0.0 && cpu_seconds_of_the_machine().unwrap() > ours);
     }
@@ -191,12 +216,15 @@ mod tests {
     fn what_is_held_is_resident() {
         let id = std::process::id();
         let held = vec![1u8; 64 << 20];
-        assert!(held.iter().all(|byte| *byte == 1) && resident_bytes(&[("lab", id)]).unwrap() > 64 << 20);
+        let now = resident_now(&[("lab", id)]).unwrap();
+        assert!(held.iter().all(|byte| *byte == 1) && now.unfiled_bytes > 64 << 20);
+        // The program's own pages are those of a file.
+        assert!(now.bytes > now.unfiled_bytes + (1 << 20), "{now:?}");
     }
 
     #[test]
     fn a_process_that_is_gone_uses_nothing() {
         assert!(Usage::begin(&[("gone", u32::MAX - 1)]).is_none());
-        assert_eq!(resident_bytes(&[("gone", u32::MAX - 1)]), None);
+        assert_eq!(resident_now(&[("gone", u32::MAX - 1)]), None);
     }
 }
