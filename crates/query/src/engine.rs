@@ -31,15 +31,15 @@ use parking_lot::Mutex;
 use crate::admission::{Admission, AdmissionConfig, AdmissionStatistics};
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
-use crate::fenced_limits::{self, FenceLimits, UnfenceLimits};
+use crate::fenced_limits;
 use crate::guarded_projections::{self, GuardedProjections};
-use crate::held_filters::{self, HoldBounds, HoldFilters, ReleaseFilters};
+use crate::held_filters;
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
 use crate::sharded::{Asking, ShardAggregates, ShardFirstRows};
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
-use crate::whole_orders::WholeOrders;
+use crate::whole_orders::WHOLE_ORDERS;
 use crate::{operator_tasks, priority, system_tables};
 
 /// The configuration of the engine.
@@ -378,19 +378,21 @@ fn session_state(
         physical.insert(place, rule);
     }
     if let Some(place) = physical.iter().position(|rule| rule.name() == fenced_limits::PLACES_SORTS) {
-        physical.insert(place + 1, Arc::new(UnfenceLimits));
-        physical.insert(place, Arc::new(FenceLimits));
+        physical.insert(place + 1, Arc::new(fenced_limits::UNFENCE_LIMITS));
+        physical.insert(place, Arc::new(fenced_limits::FENCE_LIMITS));
     }
     // Before bounds are found, and when no sort changes any more.
     if let Some(place) = physical.iter().position(|rule| rule.name() == held_filters::PUSHES_BOUNDS) {
-        physical.insert(place, Arc::new(WholeOrders));
+        physical.insert(place, Arc::new(WHOLE_ORDERS));
     }
-    let holds: [(&str, Arc<dyn PhysicalOptimizerRule + Send + Sync>); 2] =
-        [(held_filters::PUSHES_FILTERS, Arc::new(HoldFilters)), (held_filters::PUSHES_BOUNDS, Arc::new(HoldBounds))];
+    let holds = [
+        (held_filters::PUSHES_FILTERS, held_filters::HOLD_FILTERS),
+        (held_filters::PUSHES_BOUNDS, held_filters::HOLD_BOUNDS),
+    ];
     for (name, hold) in holds {
         if let Some(place) = physical.iter().position(|rule| rule.name() == name) {
-            physical.insert(place + 1, Arc::new(ReleaseFilters));
-            physical.insert(place, hold);
+            physical.insert(place + 1, Arc::new(held_filters::RELEASE_FILTERS));
+            physical.insert(place, Arc::new(hold));
         }
     }
     for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {

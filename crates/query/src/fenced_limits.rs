@@ -25,12 +25,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, LexOrdering, OrderingRequirements, PhysicalExpr};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::limit::GlobalLimitExec;
@@ -42,51 +40,16 @@ use datafusion::physical_plan::{
     StatisticsArgs,
 };
 
+use crate::node_rule::NodeRule;
+
 /// The engine's rule that places sorts, which the two of this module stand around.
 pub(crate) const PLACES_SORTS: &str = "EnsureRequirements";
 
 /// Puts fences in the place of limits; see the module.
-#[derive(Debug)]
-pub(crate) struct FenceLimits;
-
-impl PhysicalOptimizerRule for FenceLimits {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(fenced).map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "fence_limits"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+pub(crate) const FENCE_LIMITS: NodeRule = NodeRule { name: "fence_limits", of_node: fenced };
 
 /// Makes limits of the fences again; see the module.
-#[derive(Debug)]
-pub(crate) struct UnfenceLimits;
-
-impl PhysicalOptimizerRule for UnfenceLimits {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let limits = plan.transform_up(|node| {
-            if node.is::<FenceExec>() {
-                return FenceExec::taken_away(node);
-            }
-            let limit = node.downcast_ref::<FencedLimitExec>().map(FencedLimitExec::unfenced).transpose()?;
-            Ok(limit.map_or_else(|| Transformed::no(node), Transformed::yes))
-        });
-        limits.map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "unfence_limits"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+pub(crate) const UNFENCE_LIMITS: NodeRule = NodeRule { name: "unfence_limits", of_node: unfenced };
 
 fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
@@ -124,6 +87,13 @@ fn fenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         return Ok(Transformed::yes(Arc::new(all)));
     }
     Ok(Transformed::no(node))
+}
+
+fn unfenced(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    match node.downcast_ref::<FencedLimitExec>() {
+        Some(limit) => limit.unfenced().map(Transformed::yes),
+        None => FenceExec::taken_away(node),
+    }
 }
 
 /// A plan with a fence beneath its projections, which a sort may pass.

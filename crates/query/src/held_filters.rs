@@ -22,12 +22,10 @@ use std::sync::Arc;
 
 use ashlar_operators::is_clear;
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -37,46 +35,20 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
 use crate::fenced_limits::FenceExec;
+use crate::node_rule::NodeRule;
 
 /// The engine's rules that push filters down: those of the query, and those that are found while it runs.
 pub(crate) const PUSHES_FILTERS: &str = "FilterPushdown";
 pub(crate) const PUSHES_BOUNDS: &str = "FilterPushdown(Post)";
 
-/// See the module.
-#[derive(Debug)]
-pub(crate) struct HoldFilters;
-
-impl PhysicalOptimizerRule for HoldFilters {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(held).map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "hold_filters"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+/// Puts fences beneath filters; see the module.
+pub(crate) const HOLD_FILTERS: NodeRule = NodeRule { name: "hold_filters", of_node: held };
 
 /// Before the second time: what nodes find while they run.
-#[derive(Debug)]
-pub(crate) struct HoldBounds;
+pub(crate) const HOLD_BOUNDS: NodeRule = NodeRule { name: "hold_bounds", of_node: without_bounds };
 
-impl PhysicalOptimizerRule for HoldBounds {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(without_bounds).map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "hold_bounds"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-}
+/// Takes the fences away again.
+pub(crate) const RELEASE_FILTERS: NodeRule = NodeRule { name: "release_filters", of_node: FenceExec::taken_away };
 
 fn without_bounds(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let finds_bounds = node.downcast_ref::<SortExec>().is_some_and(|sort| sort.fetch().is_some())
@@ -93,24 +65,6 @@ fn without_bounds(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Ex
         inputs.push(if is_clear { Arc::clone(input) } else { Arc::new(FenceExec::over(Arc::clone(input))) });
     }
     if is_held { replace_children_if_necessary(node, inputs).map(Transformed::yes) } else { Ok(Transformed::no(node)) }
-}
-
-/// Takes the fences away again.
-#[derive(Debug)]
-pub(crate) struct ReleaseFilters;
-
-impl PhysicalOptimizerRule for ReleaseFilters {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(FenceExec::taken_away).map(|plan| plan.data)
-    }
-
-    fn name(&self) -> &str {
-        "release_filters"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
 }
 
 fn held(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {

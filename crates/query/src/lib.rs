@@ -36,6 +36,7 @@ pub mod locking;
 mod lookup_join;
 mod measured;
 mod memory;
+mod node_rule;
 pub mod object_columns;
 mod operator_tasks;
 pub mod parameters;

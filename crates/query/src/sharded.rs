@@ -51,6 +51,7 @@ pub use default_placement::{by_default, is_open};
 pub(crate) use first_rows::ShardFirstRows;
 pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
+pub(crate) use plan::why_by_engine;
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
 pub(crate) use table::{VERSION_TYPE, bytes_of_texts, version};

@@ -99,6 +99,8 @@ pub enum Kind {
         inner: Arc<Statement>,
         /// The options of EXPLAIN.
         options: ExplainOptions,
+        /// Why shards do not run it by themselves, in lines, where it is about sharded tables.
+        because: Vec<String>,
     },
     /// A statement about sharded tables.
     Sharded(Box<ShardedPlan>),

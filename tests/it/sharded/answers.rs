@@ -437,3 +437,36 @@ fn explain_of_execute_shows_the_shard_that_execute_asks() {
     assert_eq!(explained(&mut client, "EXPLAIN EXECUTE every"), ["s0", "s1"]);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn explain_says_why_the_engine_runs_a_query_and_what_each_shard_is_sent() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text, n int) {}", fleet.by("k")));
+    // Two parts on each server, whose tables have names of their own.
+    let parts = "PARTITION BY HASH (k) USING sharded WITH (servers = 's0,s1', algorithm = 'hash_mod', shards = '4')";
+    done(&mut client, &format!("CREATE TABLE parts (k bigint PRIMARY KEY, n int) {parts}"));
+    done(&mut client, "CREATE TABLE home (n int PRIMARY KEY, title text)");
+    let lines = |client: &mut pg::Connection, sql: &str| -> Vec<String> {
+        rows(client, sql).into_iter().flatten().flatten().collect()
+    };
+    for (sql, why) in [
+        ("SELECT k, row_number() OVER (ORDER BY k) FROM t", "not told apart by one sharding key"),
+        ("SELECT a.k FROM t a JOIN t b ON b.n = a.n", "not told apart by one sharding key"),
+        ("SELECT t.k, h.title FROM t JOIN home h USING (n)", "another home"),
+    ] {
+        for explain in ["EXPLAIN", "EXPLAIN (ROUTE)", "EXPLAIN ANALYZE"] {
+            let explained = lines(&mut client, &format!("{explain} {sql}"));
+            assert!(explained[0].starts_with("Route: engine, because ") && explained[0].contains(why), "{explained:?}");
+            assert!(explained[1].starts_with("Condition 1 on (k): "), "{explained:?}");
+            let scan = explained.iter().find(|line| line.contains("ShardScanExec")).expect("shards are read");
+            assert!(scan.contains("shards=[s0, s1]") && scan.contains(", remote=SELECT "), "{explained:?}");
+        }
+    }
+    let explained = lines(&mut client, "EXPLAIN SELECT k, row_number() OVER (ORDER BY k) FROM parts");
+    let scan = explained.iter().find(|line| line.contains("ShardScanExec")).expect("shards are read");
+    assert!(scan.contains(", remote=[s0: SELECT ") && scan.contains("; s1: SELECT "), "{scan}");
+    // What names no sharded table says nothing of shards.
+    assert!(!lines(&mut client, "EXPLAIN SELECT * FROM home ORDER BY title")[0].contains("Route"));
+    fleet.ashlar.check_log();
+}

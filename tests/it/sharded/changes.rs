@@ -467,6 +467,7 @@ fn explain_says_who_finds_the_rows() {
         let lines = rows(&mut client, &format!("EXPLAIN (ROUTE) {sql}"));
         let first = lines[0][0].as_ref().unwrap();
         assert!(first.contains("engine") && first.contains(word), "{sql}: {lines:?}");
+        assert!(lines[1][0].as_ref().unwrap().starts_with("Because: "), "{sql}: {lines:?}");
     }
     // What shards can do by themselves they do.
     let lines = format!("{:?}", rows(&mut client, "EXPLAIN (ROUTE) UPDATE t SET v = o.v FROM t AS o WHERE o.k = t.k"));

@@ -62,7 +62,7 @@ impl ShardedPlan {
             Err(error) => return Err(error),
         };
         // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
-        if !route.has_sample() {
+        if route.why_no_sample().is_some() {
             if is_change(parsed) && changes_in_with(&parsed.node) {
                 return Err(Error::unsupported(
                     "WITH that changes rows of tables on different servers is not supported",
@@ -235,6 +235,30 @@ impl ShardedPlan {
     pub(crate) fn bytes(&self) -> usize {
         self.route.bytes() + 4 * self.parsed.text.len() + self.shared.as_ref().map_or(0, |shared| shared.bytes())
     }
+}
+
+/// Why the engine runs a statement about sharded tables that has no plan for shards, in lines for EXPLAIN; none where it names no such table.
+pub(crate) fn why_by_engine(catalog: &CatalogState, parsed: &ParsedStatement) -> Vec<String> {
+    let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
+    // What the engine does for a change is told above this.
+    let line = |reason: &str| {
+        let head = if is_change(parsed) { "Because:" } else { "Route: engine, because" };
+        format!("{head} {reason}")
+    };
+    let route = match route::route(&source, &Names(catalog)) {
+        Ok(Some(route)) => route,
+        Ok(None) => return Vec::new(),
+        Err(error) => return vec![line(error.message())],
+    };
+    let first = match route.why_no_sample() {
+        Some(reason) => line(reason),
+        None => match route.decide(&Request::default()) {
+            Ok(Decision::Engine { reason }) => line(&reason),
+            Ok(Decision::Forward(_)) => line("a server would have to be asked more than once"),
+            Err(error) => line(error.message()),
+        },
+    };
+    std::iter::once(first).chain(route.explain_conditions()).collect()
 }
 
 /// Whether the engine computes the rows of a change that the router refuses.

@@ -286,9 +286,15 @@ impl DisplayAs for ShardScanExec {
         if let Some((order, fetch)) = first {
             write!(f, ", sort=[{order}], fetch={fetch}")?;
         }
-        match parts.first() {
-            Some(part) => write!(f, ", remote={}", part.text),
-            None => Ok(()),
+        match &parts[..] {
+            [] => Ok(()),
+            [first, others @ ..] if others.iter().all(|part| part.text == first.text) => {
+                write!(f, ", remote={}", first.text)
+            }
+            all => {
+                let each: Vec<String> = all.iter().map(|part| format!("{}: {}", part.server, part.text)).collect();
+                write!(f, ", remote=[{}]", each.join("; "))
+            }
         }
     }
 }

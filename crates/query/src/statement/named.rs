@@ -92,7 +92,7 @@ impl Statement {
         let planned = Self {
             bytes: STATEMENT_BYTES + 2 * parsed.text.len() + inner.bytes,
             text: parsed.text.clone(),
-            kind: Kind::Explain { inner: Arc::new(inner), options },
+            kind: Kind::Explain { inner: Arc::new(inner), options, because: Vec::new() },
             parameter_types: Vec::new(),
             columns: Some(columns),
             epoch: catalog.epoch(),

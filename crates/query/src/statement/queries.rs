@@ -20,6 +20,7 @@ use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, computed};
 use crate::locking::{self, Planned};
 use crate::select::{self, Planner, SelectPlan};
+use crate::sharded::why_by_engine;
 use crate::sql_types;
 
 /// Plans a query: as a lookup by key, by an index or by the engine, whichever is the shortest way.
@@ -91,10 +92,12 @@ pub(super) fn explain(
     {
         inner = again;
     }
-    let inner = Statement::plan_inner(engine, catalog, &inner, declared)?;
-    let types = inner.parameter_types.clone();
+    let planned = Statement::plan_inner(engine, catalog, &inner, declared)?;
+    let is_by_engine = catalog.has_sharded() && !matches!(planned.kind, Kind::Sharded(_));
+    let because = if is_by_engine { why_by_engine(catalog, &inner) } else { Vec::new() };
+    let types = planned.parameter_types.clone();
     let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
-    let kind = Kind::Explain { inner: Arc::new(inner), options };
+    let kind = Kind::Explain { inner: Arc::new(planned), options, because };
     Ok(Statement::of_kind(engine, catalog, parsed, kind, types, Some(columns)))
 }
 

@@ -486,6 +486,14 @@ impl Route {
         }
     }
 
+    /// Which shards have rows of each table that matter, in lines for EXPLAIN (ROUTE).
+    pub fn explain_conditions(&self) -> impl Iterator<Item = String> {
+        self.targets.iter().zip(1..).map(|(target, table)| {
+            let names: Vec<&str> = target.keys(&self.occurrences, &self.groups);
+            format!("Condition {table} on ({}): {}", names.join(", "), target.condition.explain(&names))
+        })
+    }
+
     /// What was decided and why, in lines for EXPLAIN (ROUTE).
     pub fn explain(&self, decision: &Decision<'_>) -> Vec<String> {
         let mut lines = Vec::new();
@@ -524,17 +532,17 @@ impl Route {
                 }
             }
         }
-        for (target, table) in self.targets.iter().zip(1..) {
-            let names: Vec<&str> = target.keys(&self.occurrences, &self.groups);
-            lines.push(format!("Condition {table} on ({}): {}", names.join(", "), target.condition.explain(&names)));
-        }
+        lines.extend(self.explain_conditions());
         lines
     }
 
-    /// Whether a server has something of each table, so that it can be asked what the statement looks like, and may run it. None has one of
-    /// another home.
-    pub fn has_sample(&self) -> bool {
-        !self.names_elsewhere && self.occurrences[0].rule.shards().iter().any(|shard| self.has_all(&shard.server))
+    /// Why no server can be asked what the statement looks like, nor may run it. `None`: one has something of each table.
+    pub fn why_no_sample(&self) -> Option<&'static str> {
+        if self.names_elsewhere {
+            return Some("it reads a table of another home");
+        }
+        let has_sample = self.occurrences[0].rule.shards().iter().any(|shard| self.has_all(&shard.server));
+        (!has_sample).then_some("no server has something of each of its tables")
     }
 
     fn has_all(&self, server: &str) -> bool {

@@ -205,8 +205,8 @@ impl SqlSession {
                 portal.progress = Progress::Done;
                 Box::pin(self.run_copy(statement, sink)).await
             }
-            Kind::Explain { inner, options } => {
-                let lines = match &inner.kind {
+            Kind::Explain { inner, options, because } => {
+                let mut lines = match &inner.kind {
                     Kind::Session(SessionCommand::Execute { name, arguments }) => {
                         let prepared = Box::pin(self.bound(name, arguments, &portal.formats, false)).await?;
                         let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
@@ -215,6 +215,9 @@ impl SqlSession {
                     }
                     _ => Box::pin(self.run_explain(inner, *options, &portal.parameters, None)).await?,
                 };
+                // Of what changes rows the first line says what the engine does for the shards.
+                let at = usize::from(matches!(inner.kind, Kind::ShardChange(_) | Kind::Spread(_)));
+                lines.splice(at..at, because.iter().cloned());
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await

@@ -444,7 +444,7 @@ fn a_sample_keeps_all_parameters() {
 #[test]
 fn a_statement_about_tables_of_different_servers_or_homes_has_no_sample() {
     let world = World::new();
-    let has_sample = |sql: &str| world.route(sql).unwrap().unwrap().has_sample();
+    let has_sample = |sql: &str| world.route(sql).unwrap().unwrap().why_no_sample().is_none();
     assert!(has_sample("INSERT INTO a SELECT k + $1, x, t FROM h"));
     assert!(has_sample("INSERT INTO h SELECT id + $1, 1, name FROM one"));
     assert!(!has_sample("INSERT INTO a SELECT k + $1, x, t FROM far"));
