@@ -1,6 +1,6 @@
 //! Rows that end by themselves, on a real server: memory comes back without a restart, and stays below its bound.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply};
@@ -139,6 +139,44 @@ fn a_transaction_that_asks_for_a_row_does_not_use_it() {
         matches!(replies.last(), Some(Reply::Array(found)) if found[..] == nothing)
     });
     assert!(gone, "a row that is asked for again and again stays");
+    drop((sql, keys));
+    server.stop();
+}
+
+#[test]
+fn rows_that_are_read_by_key_at_either_door_stay_and_others_end() {
+    /// Long enough that a thread is seldom kept waiting for so long.
+    const IDLE: Duration = Duration::from_secs(3);
+    const NAMES: [&str; 4] = ["by_get", "by_select", "by_scan", "left"];
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    let mut keys = Client::connect(server.resp()).unwrap();
+    sql.query(&format!("ALTER TABLE kv SET (max_idle_ms = {})", IDLE.as_millis())).unwrap();
+    let began = Instant::now();
+    loop {
+        for name in NAMES {
+            assert_eq!(keys.command(&["SET", name, "v"]).unwrap(), Reply::Simple("OK".to_owned()));
+        }
+        let (mut used, mut longest) = (Instant::now(), Duration::ZERO);
+        // Until those are gone that nobody reads by key: what asks whether they are is no use of them.
+        let gone = wait_for(SOON, || {
+            longest = longest.max(used.elapsed());
+            let is_there = [keys.command(&["GET", NAMES[0]]), keys.command(&["EXISTS", NAMES[1]])];
+            let by_select = sql.query("SELECT value FROM kv WHERE key = 'by_select'").unwrap().len();
+            used = Instant::now();
+            sql.query("SELECT count(*) FROM kv WHERE value = 'v'").unwrap();
+            let others = keys.command(&["EXISTS", NAMES[2], NAMES[3]]).unwrap();
+            assert!(is_there.iter().all(Result::is_ok));
+            others == Reply::Integer(0) || by_select == 0
+        });
+        assert!(gone, "rows that nobody reads by key stay");
+        let left = keys.command(&["EXISTS", NAMES[0], NAMES[1]]).unwrap();
+        if longest < IDLE / 2 {
+            assert_eq!(left, Reply::Integer(2), "rows that were read every {longest:?} have ended");
+            break;
+        }
+        assert!(began.elapsed() < SOON, "nobody comes to ask in time");
+    }
     drop((sql, keys));
     server.stop();
 }

@@ -332,6 +332,54 @@ fn what_a_killed_server_has_spilled_is_removed_by_the_next() {
 }
 
 #[test]
+fn operators_go_to_files_where_the_server_has_no_more_memory() {
+    // No query has a limit of its own. The groups are 24 MiB of texts, and the join keeps as many.
+    let (most, rows) = (16, 200_000);
+    let server = start_with(&format!("memory_mib_max = {most}\nbatch_rows = 500"), rows);
+    let mut sql = server.connect();
+    let written = || metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#);
+    for query in [GROUPS, JOIN] {
+        let before = written();
+        let count = format!("SELECT count(*), sum(length(t)) FROM ({query}) AS g");
+        let sums = sql.query(&count).unwrap();
+        assert_eq!(sums, [[Some(rows.to_string()), Some((128 * rows).to_string())]], "{query}");
+        assert!(written() > before, "{query} was in memory");
+    }
+    // One that has begun keeps what it has, and another has what is left.
+    let mut reader = server.connect();
+    assert_eq!(begun(&mut reader, GROUPS).len(), 10);
+    assert_eq!(sql.value(&format!("SELECT count(*) FROM ({GROUPS}) AS g")).unwrap(), rows.to_string());
+    assert_eq!(reader.query("FETCH ALL FROM c").unwrap().len(), rows - 10);
+    reader.query("COMMIT").unwrap();
+    let used = || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#);
+    assert!(wait_for(SOON, || used() == 0.0), "{} bytes of files are left", used());
+    drop((sql, reader));
+    server.stop();
+}
+
+#[test]
+fn a_server_that_is_killed_while_it_writes_files_leaves_none_to_the_next() {
+    let dir = tempfile::Builder::new().prefix("ashlar-spilling-").tempdir().unwrap();
+    let query = format!("query_memory_mib_max = 1\nbatch_rows = 500\nspill_dir = \"{}\"", dir.path().display());
+    for spilled in [GROUPS, JOIN] {
+        let mut killed = start_with(&query, 200_000);
+        let mut sql = killed.connect();
+        send(&mut sql, &format!("SELECT count(*) FROM ({spilled}) AS g"));
+        // It is in the middle of them: what the query writes in all is many times as much.
+        let is_written = wait_for(SOON, || files(dir.path()).iter().map(|(_, bytes)| bytes).sum::<u64>() > 1 << 20);
+        assert!(is_written, "nothing was written by {spilled}");
+        killed.signal("KILL").unwrap();
+        assert!(!killed.wait().unwrap().success());
+        assert!(!files(dir.path()).is_empty(), "files went with the process");
+        let next = start(&query);
+        assert_eq!(files(dir.path()), Vec::new());
+        assert_eq!(next.connect().value(&format!("SELECT count(*) FROM ({spilled}) AS g")).unwrap(), "20000");
+        next.stop();
+    }
+    assert_eq!(folders(dir.path()), 0);
+}
+
+#[test]
 fn who_finds_no_room_beside_another_query_is_told_what_would_help() {
     // One stream, and few rows a batch: a cursor that has begun has all that it keeps, until it is read to its end. The engine's join cannot go
     // to files.

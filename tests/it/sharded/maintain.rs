@@ -436,10 +436,16 @@ fn what_routes_cost_is_counted() {
     done(&mut client, "SET log_min_duration_statement = 0");
     done(&mut client, "CREATE USER MAPPING FOR nobody SERVER s0 OPTIONS (user 'x', password 'open sesame')");
     done(&mut client, "SELECT v FROM t WHERE k = 3");
+    done(&mut client, "SELECT count(*), 'of both' FROM t");
     done(&mut client, "SET log_min_duration_statement = -1");
     let told = |what: &str| fleet.ashlar.log().lines().any(|line| line.contains("took long") && line.contains(what));
     assert!(wait_for(PATIENCE, || told("SELECT v FROM t WHERE k = ")), "{}", fleet.ashlar.log());
     assert!(told("one shard") && told("a statement about servers"), "{}", fleet.ashlar.log());
+    // And of the servers that they were sent to.
+    let line = |what: &str| fleet.ashlar.log().lines().find(|line| line.contains(what)).unwrap().to_owned();
+    let (one, both) = (line("SELECT v FROM t WHERE k = "), line("of both"));
+    assert!(one.contains("s0") != one.contains("s1"), "{one}");
+    assert!(both.contains("s0") && both.contains("s1"), "{both}");
     assert!(!fleet.ashlar.log().contains("sesame"));
     fleet.ashlar.check_log();
 }

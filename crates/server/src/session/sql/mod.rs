@@ -180,6 +180,8 @@ pub struct SqlSession {
     advisory: Holder,
     /// The route of the statement, if it is about sharded tables.
     route: Option<ashlar_shard::routes::RouteKind>,
+    /// The servers that it was sent to, where somebody wants to know.
+    asked: Vec<Arc<str>>,
     notices: Vec<Notice>,
     /// What others are told that it does.
     activity: Arc<Activity>,
@@ -245,6 +247,7 @@ impl SqlSession {
             mail: notify::Mail::default(),
             advisory,
             route: None,
+            asked: Vec::new(),
             remote_copy: None,
             notices: Vec::new(),
             activity: Arc::default(),

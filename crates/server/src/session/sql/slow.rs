@@ -1,5 +1,6 @@
 //! The log of slow statements, with the route of those about shards.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ashlar_base::clock;
@@ -18,7 +19,15 @@ impl SqlSession {
     pub(super) fn watch(&mut self) -> Option<(u64, Instant)> {
         let limit = self.settings.log_min_duration_ms?;
         self.route = None;
+        self.asked.clear();
         Some((limit, clock::monotonic()))
+    }
+
+    /// Notes a server that the statement is sent to, once.
+    pub(super) fn note_asked(&mut self, server: &str) {
+        if self.settings.log_min_duration_ms.is_some() && !self.asked.iter().any(|known| **known == *server) {
+            self.asked.push(Arc::from(server));
+        }
     }
 
     /// Tells of a statement that has taken too long: by its plan, and by its text where that is not the plan's.
@@ -42,9 +51,11 @@ impl SqlSession {
             }
         };
         let route = self.route.map_or("here", |route| route.name());
+        let servers = self.asked.join(", ");
         tracing::info!(
             duration_ms = took.as_secs_f64() * 1000.0,
             route,
+            servers,
             is_ok,
             statement = text,
             "a statement took long"

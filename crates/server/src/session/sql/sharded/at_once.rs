@@ -119,6 +119,7 @@ impl SqlSession {
 
     /// A connection to a server that is there and may be used. `now`: what the clock says.
     fn connection(&mut self, server: &Arc<str>, is_write: bool, now: Instant) -> Option<On> {
+        self.note_asked(server);
         if self.is_direct() {
             // Borrowed: counts of what all threads share are written by each of them.
             let fleet = self.shared.engine.catalog().fleet().ok()?;

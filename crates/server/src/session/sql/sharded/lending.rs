@@ -39,7 +39,7 @@ impl SqlSession {
         let settings = self.settings.of_shards.clone();
         self.review_keep();
         let from = (&pool, self.keep.as_ref());
-        tokio::select! {
+        let lease = tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(self.cancel.error()),
             lease = async {
@@ -48,7 +48,10 @@ impl SqlSession {
                     false => fleet.lend(from, server, &self.role, &settings).await,
                 }
             } => lease,
-        }
+        }?;
+        // Of replicas the one that was chosen.
+        self.note_asked(&lease.server().name);
+        Ok(lease)
     }
 
     /// Makes room for connections that stay, where the session wants that; gives those up that it has, where it does not any more and

@@ -60,6 +60,7 @@ impl SqlSession {
     pub(super) async fn begin_remote(&mut self, server: &str) -> Result<usize> {
         if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
             self.remotes[place].lease.queue_settings(&self.settings.of_shards);
+            self.note_asked(server);
             return Ok(place);
         }
         let (isolation, read_only) = match &self.transaction {
