@@ -12,6 +12,8 @@ pub(crate) struct Usage {
     /// Whether the kernel keeps the peak of this process from the moment on.
     peak_was_reset: bool,
     peak: Option<Resident>,
+    /// The most pages of files that were resident when somebody looked.
+    filed_bytes: u64,
 }
 
 /// Memory of processes in bytes, at a moment or at most.
@@ -47,7 +49,7 @@ impl Usage {
         let reset = |root: &&Root| fs::write(format!("/proc/{}/clear_refs", root.id), "5").is_ok();
         // Of all, whichever fails.
         let peak_was_reset = roots.iter().filter(reset).count() == roots.len();
-        let mut usage = Self { roots, peak_was_reset, peak: None };
+        let mut usage = Self { roots, peak_was_reset, peak: None, filed_bytes: 0 };
         usage.look();
         Some(usage)
     }
@@ -58,30 +60,26 @@ impl Usage {
     }
 
     /// Takes the memory of now into the peak; to be called now and then.
+    ///
+    /// Of a single process the kernel keeps the peak; of several it is what they have at this moment: private pages added up, shared ones once.
+    /// Without the pages of files it keeps none: it was what was seen at some moment, or more, and the peak less the most pages of files that were seen,
+    /// or more. The latter is all of it where a query has come to the same peak again, for by then what it reads of files is there.
     pub(crate) fn look(&mut self) {
-        if let Some(now) = self.memory() {
-            self.peak = Some(self.peak.map_or(now, |peak| peak.each(now, u64::max)));
+        let statuses = statuses(self.roots.iter().map(|root| root.id));
+        let Some(now) = resident(&statuses) else { return };
+        let mut peak = self.peak.map_or(now, |peak| peak.each(now, u64::max));
+        if let ([only], true) = (&statuses[..], self.peak_was_reset) {
+            self.filed_bytes = self.filed_bytes.max(field(only, "RssFile:"));
+            peak.bytes = peak.bytes.max(field(only, "VmHWM:"));
         }
+        self.peak = Some(peak);
     }
 
     /// The largest memory since the beginning. None if the process was gone whenever somebody looked.
     pub(crate) fn peak(&self) -> Option<Resident> {
-        self.peak
-    }
-
-    /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
-    /// pages added up, shared ones once.
-    ///
-    /// The kernel keeps no peak without the pages of files. Less those of now it is no more than that, for there were not more at
-    /// the peak; and no less after a query that has come to the same peak once more, for by then they had all been read.
-    fn memory(&self) -> Option<Resident> {
-        match &statuses(self.roots.iter().map(|root| root.id))[..] {
-            [only] if self.peak_was_reset => {
-                let bytes = field(only, "VmHWM:");
-                Some(Resident { bytes, unfiled_bytes: bytes.saturating_sub(field(only, "RssFile:")) })
-            }
-            all => resident(all),
-        }
+        let peak = self.peak.filter(|peak| peak.bytes > 0)?;
+        let of_peak = if self.filed_bytes > 0 { peak.bytes.saturating_sub(self.filed_bytes) } else { 0 };
+        Some(Resident { unfiled_bytes: peak.unfiled_bytes.max(of_peak), ..peak })
     }
 }
 

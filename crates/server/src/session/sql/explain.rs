@@ -55,7 +55,9 @@ impl SqlSession {
                     return Ok(lines);
                 }
                 let planned = self.plan_for_engine(inner, &[]).await?;
-                return Box::pin(self.run_explain(&planned, options, parameters, None)).await;
+                let mut lines = Box::pin(self.run_explain(&planned, options, parameters, None)).await?;
+                lines.insert(0, "Route: engine, because several shards measure nothing together".to_owned());
+                return Ok(lines);
             }
             return match self.explain_route(plan, raw) {
                 Err(error) if plan.is_computed_here(&error) => {

@@ -23,7 +23,7 @@ impl SqlSession {
         Some((limit, clock::monotonic()))
     }
 
-    /// Notes a server that the statement is sent to, once.
+    /// Notes a server that the statement is sent to, once: of those that stand for each other the one that is at the other end.
     pub(super) fn note_asked(&mut self, server: &str) {
         if self.settings.log_min_duration_ms.is_some() && !self.asked.iter().any(|known| **known == *server) {
             self.asked.push(Arc::from(server));

@@ -119,15 +119,18 @@ impl SqlSession {
 
     /// A connection to a server that is there and may be used. `now`: what the clock says.
     fn connection(&mut self, server: &Arc<str>, is_write: bool, now: Instant) -> Option<On> {
-        self.note_asked(server);
         if self.is_direct() {
             // Borrowed: counts of what all threads share are written by each of them.
             let fleet = self.shared.engine.catalog().fleet().ok()?;
             let pool = self.pool.get_or_insert_with(|| fleet.pool_of_thread());
             let to = (server, &mut self.ways);
-            return Some(On::Lent(fleet.lend_idle(pool, to, &self.role, &self.settings.of_shards, now)?));
+            let lease = fleet.lend_idle(pool, to, &self.role, &self.settings.of_shards, now)?;
+            self.note_asked(&lease.server().name);
+            return Some(On::Lent(lease));
         }
-        self.connection_of_transaction(server, is_write).map(On::Transaction)
+        let place = self.connection_of_transaction(server, is_write)?;
+        self.note_remote(place);
+        Some(On::Transaction(place))
     }
 
     /// The place of the transaction's connection to a server, where it has one that may be used.

@@ -49,7 +49,6 @@ impl SqlSession {
                 }
             } => lease,
         }?;
-        // Of replicas the one that was chosen.
         self.note_asked(&lease.server().name);
         Ok(lease)
     }

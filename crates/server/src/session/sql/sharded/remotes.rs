@@ -60,7 +60,6 @@ impl SqlSession {
     pub(super) async fn begin_remote(&mut self, server: &str) -> Result<usize> {
         if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
             self.remotes[place].lease.queue_settings(&self.settings.of_shards);
-            self.note_asked(server);
             return Ok(place);
         }
         let (isolation, read_only) = match &self.transaction {
@@ -89,6 +88,15 @@ impl SqlSession {
         Ok(self.remotes.len() - 1)
     }
 
+    /// Notes, where somebody wants to know, that the statement is sent to one of the transaction's connections.
+    pub(super) fn note_remote(&mut self, place: usize) {
+        if self.settings.log_min_duration_ms.is_some()
+            && let Some(server) = self.remotes.get(place).map(|remote| Arc::clone(remote.lease.server()))
+        {
+            self.note_asked(&server.name);
+        }
+    }
+
     /// Runs what `queue` queues on one of the transaction's connections.
     pub(super) async fn on_remote<T: Taker>(
         &mut self,
@@ -109,6 +117,7 @@ impl SqlSession {
         queue: impl FnOnce(&mut Lease),
         unwanted: impl Future<Output = Error>,
     ) -> Result<Ended> {
+        self.note_remote(place);
         let Self { shared, remotes, cancel, .. } = self;
         let stand =
             remotes.first().and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease)));
@@ -185,6 +194,7 @@ impl SqlSession {
     /// # Errors
     /// What a shard says; 08007 where the only one does not say whether it has committed.
     pub(in crate::session::sql) async fn commit_remote(&mut self) -> Result<()> {
+        (0..self.remotes.len()).for_each(|place| self.note_remote(place));
         self.common = None;
         let since = self.remotes.first().map_or_else(clock::monotonic, |first| first.since);
         let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
