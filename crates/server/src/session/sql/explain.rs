@@ -56,7 +56,7 @@ impl SqlSession {
                 }
                 let planned = self.plan_for_engine(inner, &[]).await?;
                 let mut lines = Box::pin(self.run_explain(&planned, options, parameters, None)).await?;
-                lines.insert(0, "Route: engine, because several shards measure nothing together".to_owned());
+                lines.insert(0, "Route: engine, because no shard measures it by itself".to_owned());
                 return Ok(lines);
             }
             return match self.explain_route(plan, raw) {
