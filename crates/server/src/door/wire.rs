@@ -1,10 +1,14 @@
 //! The two buffers between a socket and a protocol: bytes read and not yet understood, replies not yet sent.
 //!
-//! Used by the doors. Knows no protocol. Both buffers give memory back after a burst, and the reader never asks for
-//! more memory than has arrived: a length prefix alone costs nothing.
+//! Used by the doors. Knows no protocol. Both buffers give memory back after a burst, and leave it to the thread's other connections while there
+//! is nothing in them; the reader never asks for more memory than has arrived: a length prefix alone costs nothing.
+
+mod spare;
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
 
 use ashlar_base::scope::{Name, scope};
 use tokio::io::AsyncReadExt;
@@ -12,11 +16,11 @@ use tokio::net::TcpStream;
 
 use crate::session::Reservation;
 
-/// Room that is made before a read; also what an idle connection keeps.
-const READ_BYTES: usize = 8 * 1024;
+/// Room that is made before a read.
+const READ_BYTES: usize = spare::NEW_BYTES;
 
 /// A buffer that grew beyond this is given back once it is empty.
-const KEEP_BYTES: usize = 64 * 1024;
+const KEEP_BYTES: usize = spare::KEEP_BYTES;
 
 /// Likewise while messages follow each other without a pause: that of messages of 64 KiB, as COPY often has them, is below it.
 const KEEP_IN_STREAM_BYTES: usize = 256 * 1024;
@@ -100,6 +104,16 @@ impl Inbox {
     /// Waits for bytes and reads what the kernel has, once; false when the client has closed its side. May be dropped
     /// at any point: nothing is lost. Fails as out of memory where a message has grown beyond what the store may hold.
     pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        let count = scope(&READ, poll_fn(|context| self.poll_fill(stream, context))).await?;
+        self.read += count as u64;
+        Ok(count > 0)
+    }
+
+    /// How many bytes have been read. While none come there is no buffer for them.
+    fn poll_fill(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = spare::take();
+        }
         if self.bytes.capacity() - self.bytes.len() < READ_BYTES {
             if self.start > 0 {
                 self.bytes.drain(..self.start);
@@ -107,10 +121,13 @@ impl Inbox {
             }
             self.make_room()?;
         }
-        // Not `try_read`: this one knows from a short read that the socket is empty, and saves the read that fails.
-        let count = scope(&READ, stream.read_buf(&mut self.bytes)).await?;
-        self.read += count as u64;
-        Ok(count > 0)
+        // Not `try_read`: this one knows from a short read that the socket is empty, and saves the read that fails. It remembers nothing
+        // between two looks, so that each may have another buffer.
+        let polled = pin!(stream.read_buf(&mut self.bytes)).poll(context);
+        if polled.is_pending() && self.bytes.is_empty() && self.bytes.capacity() <= KEEP_BYTES {
+            spare::give(std::mem::take(&mut self.bytes));
+        }
+        polled
     }
 
     /// Bytes read since the last call, for the counters.
@@ -138,6 +155,9 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Where messages are appended.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = spare::take();
+        }
         &mut self.bytes
     }
 
@@ -195,10 +215,11 @@ impl Outbox {
         }
         self.sent = 0;
         self.sealed = 0;
-        if self.bytes.capacity() > KEEP_BYTES * 2 {
-            self.bytes = Vec::new();
-        } else {
+        // One of those that are sent as often as they are full stays, with all that it has room for.
+        if self.bytes.capacity() > KEEP_BYTES && self.bytes.capacity() <= KEEP_BYTES * 2 {
             self.bytes.clear();
+        } else {
+            spare::give(std::mem::take(&mut self.bytes));
         }
         Ok(true)
     }

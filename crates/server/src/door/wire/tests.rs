@@ -42,6 +42,31 @@ async fn a_big_message_leaves_no_big_buffer_behind() {
 }
 
 #[tokio::test]
+async fn a_connection_that_waits_has_no_buffers() {
+    let (mut server, mut client) = connection().await;
+    let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
+    for length in [5, 7000, READ_BYTES] {
+        client.write_all(&vec![1; length]).await.expect("a server");
+        while inbox.unread().len() < length {
+            assert!(inbox.fill(&mut server).await.expect("a client"));
+        }
+        // What is not understood yet stays.
+        inbox.consume(length - 1);
+        assert!(inbox.fill(&mut server).now_or_never().is_none());
+        assert_eq!(inbox.unread(), [1]);
+        inbox.consume(1);
+        outbox.buffer().extend_from_slice(&vec![2; length]);
+        outbox.seal();
+        outbox.flush(&mut server).await.expect("a client");
+        assert!(inbox.fill(&mut server).now_or_never().is_none());
+        assert_eq!((inbox.bytes.capacity(), outbox.bytes.capacity()), (0, 0));
+        let mut answer = vec![0; length];
+        client.read_exact(&mut answer).await.expect("a server");
+        assert!(answer == vec![2; length]);
+    }
+}
+
+#[tokio::test]
 async fn consumed_bytes_make_room_for_the_rest_of_a_message() {
     let (mut server, mut client) = connection().await;
     let mut inbox = Inbox::default();
