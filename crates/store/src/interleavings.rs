@@ -759,34 +759,45 @@ fn a_lock_that_is_let_go_is_got() {
 }
 
 /// A row whose time comes while a transaction changes it is gone afterwards, at whichever step of the commit it comes: the new
-/// row is not one without an end.
+/// row is not one without an end. Among many it is looked at beforehand too, and is alive then.
 #[test]
 fn a_row_whose_time_comes_in_a_commit_does_not_live_on() {
     const END_MILLIS: i64 = 1000;
-    explore(2_000, || {
-        let wall = Arc::new(AtomicI64::new(0));
-        let config = StoreConfig { partition_count: 2, segment_rows_max: 4, ..StoreConfig::default() };
-        let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..config });
-        let region = store.create_region(numbers(1)).unwrap();
-        let row = [Datum::Int8(0), Datum::Int8(1)];
-        let write = Mutation::Upsert { row: &row };
-        let brief = Mutation::Living { write: &write, expiry: Expiry::At(END_MILLIS) };
-        region.entry(&row[..1], |entry| entry.apply(brief)).unwrap();
-        let snapshot = store.snapshot();
-        let mut writes = WriteSet::new();
-        writes.upsert(&region, 1, &snapshot, &[Datum::Int8(0), Datum::Int8(2)]).unwrap();
-        drop(snapshot);
-        let writer = {
-            let store = Arc::clone(&store);
-            thread::spawn(move || store.commit(&mut writes).map(|_| ()))
-        };
-        let clock = thread::spawn(move || wall.store(END_MILLIS * 1000, Ordering::SeqCst));
-        clock.join().unwrap();
-        let done = writer.join().unwrap();
-        if let Err(error) = &done {
-            assert_eq!(error.code(), ErrorCode::SerializationFailure);
+    let schedules = |others: i64| {
+        move || {
+            let wall = Arc::new(AtomicI64::new(0));
+            let config = StoreConfig { partition_count: 2, segment_rows_max: 4, ..StoreConfig::default() };
+            let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..config });
+            let region = store.create_region(numbers(1)).unwrap();
+            let row = [Datum::Int8(0), Datum::Int8(1)];
+            let write = Mutation::Upsert { row: &row };
+            let brief = Mutation::Living { write: &write, expiry: Expiry::At(END_MILLIS) };
+            region.entry(&row[..1], |entry| entry.apply(brief)).unwrap();
+            let snapshot = store.snapshot();
+            let mut writes = WriteSet::new();
+            (0..=others)
+                .for_each(|id| writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(2)]).unwrap());
+            drop(snapshot);
+            let writer = {
+                let store = Arc::clone(&store);
+                thread::spawn(move || store.commit(&mut writes).map(|_| ()))
+            };
+            let clock = {
+                let store = Arc::clone(&store);
+                thread::spawn(move || {
+                    wall.store(END_MILLIS * 1000, Ordering::SeqCst);
+                    store.compact();
+                })
+            };
+            clock.join().unwrap();
+            let done = writer.join().unwrap();
+            if let Err(error) = &done {
+                assert_eq!(error.code(), ErrorCode::SerializationFailure);
+            }
+            assert!(region.peek(&row[..1], |row| row.is_none()), "the row lives on: {done:?}");
+            region.check();
         }
-        assert!(region.peek(&row[..1], |row| row.is_none()), "the row lives on: {done:?}");
-        region.check();
-    });
+    };
+    explore(1_000, schedules(0));
+    explore(1_000, schedules(6));
 }

@@ -143,6 +143,11 @@ impl Unit {
         }
     }
 
+    /// How long it is.
+    pub(crate) fn millis(self) -> u64 {
+        1 << self.0
+    }
+
     /// The units of a time in milliseconds since 1970.
     #[inline]
     pub(crate) fn stamp(self, millis: u64) -> u32 {

@@ -11,6 +11,7 @@ use ashlar_base::{PartitionId, Result, Timestamp};
 
 use super::read_key;
 use super::work::{ROWS_AT_ONCE, ROWS_IN_PIECE};
+use crate::life::Deadline;
 use crate::memory::Charge;
 use crate::partition::Partition;
 use crate::rows::Spares;
@@ -47,8 +48,17 @@ pub(super) struct Brief {
     pub(super) kept: usize,
     /// When the first of their keys was read.
     pub(super) read_at: Timestamp,
-    /// Nobody else had changed any of the keys by then. `None`: nobody has looked, or somebody had.
-    pub(super) same_at: Option<Timestamp>,
+    /// Nobody else had changed any of the keys. `None`: nobody has looked, or somebody had.
+    pub(super) same: Option<Same>,
+}
+
+/// Keys that are what they were when they were read.
+#[derive(Clone, Copy)]
+pub(super) struct Same {
+    /// When they were.
+    at: Timestamp,
+    /// Before it none of their rows ends by itself: nothing is written when the time of one comes.
+    until: Deadline,
 }
 
 impl Ahead {
@@ -102,8 +112,8 @@ impl Ahead {
             if is_large {
                 let reads = written.iter().map(|&row| staged.state(row).read_at);
                 let read_at = reads.min().unwrap_or(Timestamp(u64::MAX));
-                let same_at = if stands && !is_blind { find_same(staged, partition, written, read_at) } else { None };
-                ahead.briefs.push(Brief { kept, read_at, same_at });
+                let same = if stands && !is_blind { find_same(staged, partition, written, read_at) } else { None };
+                ahead.briefs.push(Brief { kept, read_at, same });
             }
         }
         Ok(ahead)
@@ -120,32 +130,29 @@ impl Brief {
     /// Whether it is known that nobody else has changed a key of the rows, so that they need not be looked at one by one. Asked with the
     /// partition locked.
     pub(super) fn is_same(&self, stored: &Partition, staged: &Staged, rows: usize) -> bool {
-        // A row whose time comes is changed, and nothing is written then.
         stored.is_present(self.read_at)
-            || !stored.has_life()
-                && self
-                    .same_at
-                    .is_some_and(|at| !stored.any_changed_since(at, rows, |hash, key| staged.writes_key(hash, key)))
+            || self.same.is_some_and(|Same { at, until }| {
+                !staged.region().lives().has_come(until)
+                    && !stored.any_changed_since(at, rows, |hash, key| staged.writes_key(hash, key))
+            })
     }
 }
 
-/// A time at which nobody had changed any key of the rows, which were all read at `read_at` or later; `None` if there is none, or none
-/// that can be told. The partition is locked for some of the rows at a time: what happens to the others meanwhile has happened
-/// after that time.
-fn find_same(staged: &Staged, partition: PartitionId, rows: &[u32], read_at: Timestamp) -> Option<Timestamp> {
+/// How it stands with the keys if nobody has changed any of the rows, which were all read at `read_at` or later; `None` if somebody has, or
+/// if it cannot be told. The partition is locked for some of the rows at a time: what happens to the others meanwhile has happened
+/// after the time that is given.
+fn find_same(staged: &Staged, partition: PartitionId, rows: &[u32], read_at: Timestamp) -> Option<Same> {
     let region = staged.region();
-    let mut same_at = None;
+    let mut same = None;
     let mut key = Vec::new();
     for piece in rows.chunks(ROWS_IN_PIECE) {
         let guard = region.lock(partition);
         let stored = guard.as_deref()?;
-        if stored.has_life() {
-            return None;
-        }
         // Whoever writes here from now on gets a later timestamp, and whoever has got an earlier one is through.
-        let at = *same_at.get_or_insert_with(|| region.common().registry.last());
+        let last = || Same { at: region.common().registry.last(), until: Deadline::NONE };
+        let same: &mut Same = same.get_or_insert_with(last);
         if stored.is_present(read_at) {
-            return Some(at);
+            return Some(*same);
         }
         for &row in piece {
             read_key(staged, row, &mut key);
@@ -153,10 +160,13 @@ fn find_same(staged: &Staged, partition: PartitionId, rows: &[u32], read_at: Tim
             if !stored.since(located, &key, staged.state(row).read_at).is_same() {
                 return None;
             }
+            if let Some(row) = located.row {
+                same.until = same.until.min(stored.lives_until(row));
+            }
         }
         guard.unlock_fair();
     }
-    same_at
+    same
 }
 
 #[cfg(test)]

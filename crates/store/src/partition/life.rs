@@ -124,6 +124,23 @@ impl Partition {
         }
     }
 
+    /// Before it the life of a row does not end, unless a write says so: that it is used meanwhile makes it longer.
+    pub(crate) fn lives_until(&self, row: u32) -> Deadline {
+        if !self.life.is_on {
+            return Deadline::NONE;
+        }
+        let (slot, offset) = split(row);
+        let segment = self.rows.segment(slot);
+        match self.life.idle() {
+            None => segment.deadline(offset),
+            // Within the unit in which uses are kept the end that is told moves with the time of asking.
+            Some((idle, unit)) => {
+                let idle = Some((idle.saturating_sub(unit.millis()), unit));
+                segment.ends(offset, idle, self.life.shared.now())
+            }
+        }
+    }
+
     /// Sets the bits of rows of a segment whose life had ended at a time: see [`Segment::add_passed`].
     pub(super) fn add_passed(&self, slot: u16, at: Timestamp, rows: u32, words: &mut Vec<u64>) {
         self.rows.segment(slot).add_passed(self.life.idle(), millis_of(at), rows, words);

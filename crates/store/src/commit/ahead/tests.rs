@@ -2,18 +2,19 @@
 //! rows that nobody has changed are not looked at again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use ashlar_base::{Datum, Error, ErrorCode, Value};
+use ashlar_base::clock::Wall;
+use ashlar_base::{Datum, Error, ErrorCode, Eviction, LifeOptions, TableSchema, Value};
 use proptest::prelude::*;
 
 use super::*;
 use crate::commit::Locked;
 use crate::testing::{numbers, store};
-use crate::{Expiry, Mutation, Region, Store, WriteSet};
+use crate::{Expiry, Mutation, Region, Store, StoreConfig, WriteSet};
 
 const KEYS: i64 = 24;
-/// In milliseconds since 1970.
-const IN_2096: i64 = 4_000_000_000_000;
+const START_MILLIS: i64 = 1_000_000;
 
 fn row(id: i64, v: i64) -> [Datum<'static>; 2] {
     [Datum::Int8(id), Datum::Int8(v)]
@@ -27,6 +28,36 @@ fn put(region: &Region, id: i64, v: i64) {
 fn remove(region: &Region, id: i64) {
     let key = [Datum::Int8(id)];
     region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+}
+
+/// A row with a time of its own, in milliseconds since 1970.
+fn put_until(region: &Region, id: i64, millis: i64) {
+    let row = row(id, 7);
+    let write = Mutation::Upsert { row: &row };
+    let brief = Mutation::Living { write: &write, expiry: Expiry::At(millis) };
+    region.entry(&row[..1], |entry| entry.apply(brief)).unwrap();
+}
+
+/// A store whose time passes when it is told to, and a table there.
+struct World {
+    wall: Arc<AtomicI64>,
+    store: Arc<Store>,
+    region: Arc<Region>,
+}
+
+impl World {
+    fn new(partition_count: u16, segment_rows_max: u32, life: LifeOptions) -> Self {
+        let wall = Arc::new(AtomicI64::new(START_MILLIS * 1000));
+        let clock = Wall::Moved(Arc::clone(&wall));
+        let config = StoreConfig { partition_count, segment_rows_max, wall: clock, ..StoreConfig::default() };
+        let store = Store::new(StoreConfig { compaction_rows_min: 1, ..config });
+        let region = store.create_region(Arc::new(TableSchema { life, ..(*numbers(1)).clone() })).unwrap();
+        Self { wall, store, region }
+    }
+
+    fn pass(&self, millis: i64) {
+        self.wall.fetch_add(millis * 1000, Ordering::SeqCst);
+    }
 }
 
 /// Whether a commit of updates of `0..KEYS` in one partition would look at each of its rows, if others did this before the look ahead
@@ -93,17 +124,37 @@ fn many_rows_of_others_are_not_looked_at_one_by_one() {
     assert!(looks_at_all(nothing, |_, region| (0..2 * KEYS).for_each(|id| put(region, KEYS + id, 7))));
 }
 
-/// Nothing is written when its time comes.
+/// Nothing is written when the time of a row comes.
 #[test]
-fn rows_that_end_by_themselves_are_looked_at() {
-    let expire = |_: &Store, region: &Region| {
-        let row = row(KEYS, 7);
-        let write = Mutation::Upsert { row: &row };
-        let brief = Mutation::Living { write: &write, expiry: Expiry::At(IN_2096) };
-        region.entry(&row[..1], |entry| entry.apply(brief)).unwrap();
-    };
-    assert!(looks_at_all(expire, nothing));
-    assert!(looks_at_all(nothing, expire));
+fn rows_whose_time_has_come_are_looked_at() {
+    let own = |region: &Region| put_until(region, 3, START_MILLIS + 500);
+    let lives: [(LifeOptions, fn(&Region)); 3] = [
+        (LifeOptions::default(), own),
+        (LifeOptions { ttl_ms: 500, ..LifeOptions::default() }, |_| {}),
+        (LifeOptions { max_idle_ms: 500, ..LifeOptions::default() }, |_| {}),
+    ];
+    for (life, put_more) in lives {
+        let looks_at_all = |passing: i64| {
+            let world = World::new(1, 64, life);
+            (0..KEYS).for_each(|id| put(&world.region, id, 0));
+            put_more(&world.region);
+            let mut writes = WriteSet::new();
+            let snapshot = world.store.snapshot();
+            (0..KEYS).for_each(|id| writes.upsert(&world.region, 1, &snapshot, &row(id, 1)).unwrap());
+            let (staged, _) = writes.parts();
+            let ahead = Ahead::new(&staged[0], &[], false).unwrap();
+            world.pass(passing);
+            let mut loads: Vec<Load> = Vec::new();
+            let locked = Locked::new(&staged[0], &mut loads, (ahead, None));
+            let held = &locked.guards[0];
+            let looks = !held.brief.unwrap().is_same(held.guard.as_deref().unwrap(), &staged[0], KEYS as usize);
+            assert_eq!(locked.validate().is_err(), passing > 500, "{life:?}, {passing}");
+            looks
+        };
+        assert!(!looks_at_all(0), "{life:?}");
+        assert!(!looks_at_all(490), "{life:?}");
+        assert!(looks_at_all(501), "{life:?}");
+    }
 }
 
 #[test]
@@ -142,6 +193,11 @@ enum Other {
     Remove(i64),
     /// In one transaction, of which much is left.
     Commit(i64, i64),
+    /// So many milliseconds more than it is now.
+    PutUntil(i64, i64),
+    Use(i64),
+    /// Milliseconds.
+    Pass(i64),
     Compact,
 }
 
@@ -151,12 +207,26 @@ fn others() -> impl Strategy<Value = Vec<Other>> {
         4 => key().prop_map(Other::Put),
         3 => key().prop_map(Other::Remove),
         1 => (key(), 1..9i64).prop_map(|(first, count)| Other::Commit(first, count)),
+        2 => (key(), 1..40i64).prop_map(|(id, millis)| Other::PutUntil(id, millis)),
+        1 => key().prop_map(Other::Use),
+        2 => (1..30i64).prop_map(Other::Pass),
         1 => Just(Other::Compact),
     ];
     proptest::collection::vec(other, 0..4)
 }
 
-fn do_others(store: &Store, region: &Arc<Region>, others: &[Other]) {
+fn lives() -> impl Strategy<Value = LifeOptions> {
+    let none = LifeOptions::default();
+    prop_oneof![
+        3 => Just(none),
+        1 => (10..60u64).prop_map(move |ttl_ms| LifeOptions { ttl_ms, ..none }),
+        1 => (10..60u64).prop_map(move |max_idle_ms| LifeOptions { max_idle_ms, ..none }),
+        1 => Just(LifeOptions { eviction: Eviction::Lfu, ..none }),
+    ]
+}
+
+fn do_others(world: &World, others: &[Other]) {
+    let World { store, region, .. } = world;
     for other in others {
         match *other {
             Other::Put(id) => put(region, id, 7),
@@ -167,6 +237,11 @@ fn do_others(store: &Store, region: &Arc<Region>, others: &[Other]) {
                 drop(snapshot);
                 store.commit(&mut writes).unwrap();
             }
+            Other::PutUntil(id, millis) => {
+                put_until(region, id, world.wall.load(Ordering::SeqCst) / 1000 + millis);
+            }
+            Other::Use(id) => region.get(&[Datum::Int8(id)], |_| {}),
+            Other::Pass(millis) => world.pass(millis),
             Other::Compact => _ = store.compact(),
         }
     }
@@ -183,30 +258,30 @@ proptest! {
     #[test]
     fn a_commit_finds_what_a_look_at_all_rows_finds(
         there in proptest::collection::vec(0..KEYS, 0..30), kinds in proptest::collection::vec(0..3u8, 6..24),
-        between in others(), before in others(), after in others(), compacts in any::<bool>()
+        between in others(), before in others(), after in others(), compacts in any::<bool>(), life in lives()
     ) {
-        let store = store(2, 8);
-        let region = store.create_region(numbers(1)).unwrap();
-        there.into_iter().for_each(|id| put(&region, id, 0));
+        let world = World::new(2, 8, life);
+        let World { store, region, .. } = &world;
+        there.into_iter().for_each(|id| put(region, id, 0));
         let mut writes = WriteSet::new();
         let half = kinds.len() / 2;
         for (id, kind) in kinds.into_iter().enumerate() {
             if id == half {
-                do_others(&store, &region, &between);
+                do_others(&world, &between);
             }
             let (row, snapshot) = (row(id as i64, 1), store.snapshot());
             // A row that is there is not inserted.
             _ = match kind {
-                0 => writes.insert(&region, 1, &snapshot, &row),
-                1 => writes.upsert(&region, 1, &snapshot, &row),
-                _ => writes.delete(&region, 1, &snapshot, &row[..1]),
+                0 => writes.insert(region, 1, &snapshot, &row),
+                1 => writes.upsert(region, 1, &snapshot, &row),
+                _ => writes.delete(region, 1, &snapshot, &row[..1]),
             };
         }
-        do_others(&store, &region, &before);
+        do_others(&world, &before);
         let (staged, _) = writes.parts();
         let staged = &staged[0];
         let ahead = Ahead::new(staged, &[], false).unwrap();
-        do_others(&store, &region, &after);
+        do_others(&world, &after);
         if compacts {
             store.compact();
         }
