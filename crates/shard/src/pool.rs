@@ -157,7 +157,8 @@ impl Pool {
         mapping: &Arc<Mapping>,
         settings: &Settings,
     ) -> Result<Lease> {
-        let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping, clock::monotonic()));
+        let since = clock::monotonic();
+        let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping, since));
         if let Some(idle) = &mut fitting {
             let is_marked = idle.is_marked();
             match self.adopt(idle, settings).await {
@@ -181,7 +182,7 @@ impl Pool {
         if let Some(line) = self.lines.lock().get_mut(&server.name) {
             line.counts.lent += 1;
         }
-        Ok(Lease { backend: Some(backend), slot, home: None })
+        Ok(Lease { backend: Some(backend), slot, home: None, since })
     }
 
     /// Makes a connection, with these settings.
@@ -211,7 +212,7 @@ impl Pool {
         let Some(slot) = self.make_early(server, share) else { return Ok(false) };
         let made = self.connect(server, mapping, &Settings::default()).await?;
         // Given back: it is idle, or for who waits.
-        drop(Lease { backend: Some(made), slot, home: None });
+        drop(Lease { backend: Some(made), slot, home: None, since: clock::monotonic() });
         Ok(true)
     }
 
@@ -231,7 +232,7 @@ impl Pool {
     }
 
     fn slot(self: &Arc<Self>, line: usize, backend: Option<Box<Backend>>, generation: u64) -> Slot {
-        Slot { pool: Arc::clone(self), line: Some(line), backend, generation }
+        Slot { pool: Arc::clone(self), line: Some(line), backend, generation, used: Duration::ZERO }
     }
 
     /// Whether a connection can be lent to this user of this server.
@@ -316,19 +317,31 @@ struct Slot {
     backend: Option<Box<Backend>>,
     /// Of the line, when the connection was lent.
     generation: u64,
+    /// How long the connection was lent.
+    used: Duration,
 }
 
 impl Slot {
+    /// Counts what is not counted when the place is given back, for a session may keep it for long.
+    fn count_use(&mut self) {
+        let used = std::mem::take(&mut self.used);
+        let Some(line) = self.line else { return };
+        if let Some(line) = self.pool.lines.lock().at(line) {
+            line.counts.used += used;
+        }
+    }
+
     /// The place, without its connection: what is left here gives nothing back.
     fn take(&mut self) -> Self {
-        Self { pool: Arc::clone(&self.pool), line: self.line.take(), backend: None, generation: self.generation }
+        let (line, used) = (self.line.take(), std::mem::take(&mut self.used));
+        Self { pool: Arc::clone(&self.pool), line, backend: None, generation: self.generation, used }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(line) = self.line.take() {
-            self.pool.leave(line, self.backend.take(), self.generation);
+            self.pool.leave(line, self.backend.take(), (self.generation, self.used));
         }
     }
 }
@@ -339,6 +352,8 @@ pub struct Lease {
     slot: Slot,
     /// Where it goes instead of the pool.
     home: Option<Ticket>,
+    /// When it was lent.
+    since: Instant,
 }
 
 impl Lease {
@@ -355,13 +370,17 @@ impl Lease {
 
     fn end(&mut self, now: Instant) {
         let Some(mut backend) = self.backend.take() else { return };
+        self.slot.used = now.saturating_duration_since(self.since);
         let is_clean = backend.is_clean();
         if is_clean && (self.home.is_some() || self.slot.pool.is_young(&backend, now)) {
             backend.idle_since = now;
             backend.settle();
             drop(backend.take_notices());
             match self.home.take() {
-                Some(ticket) => ticket.give(backend, self.slot.take()),
+                Some(ticket) => {
+                    self.slot.count_use();
+                    ticket.give(backend, self.slot.take());
+                }
                 None => {
                     if let Some(card) = &backend.card {
                         card.rest();

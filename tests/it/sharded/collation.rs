@@ -59,14 +59,24 @@ fn texts_of_several_shards_are_never_in_another_order_than_those_of_one_server()
         "SELECT v, count(*) FROM t GROUP BY v, g ORDER BY count(*), g LIMIT 0",
         "SELECT a.k, b.k FROM t a JOIN t b ON a.v = b.v AND a.g = b.g ORDER BY 1, 2",
         "SELECT g, count(DISTINCT v) FROM t GROUP BY g ORDER BY g",
+        "SELECT min(v), max(v), count(*), min(v::char(9)) FROM t",
+        "SELECT min(v), max(v) FROM t WHERE k > 100",
+        "SELECT g, max(v), min(upper(v)) FROM t GROUP BY g ORDER BY g",
+        "SELECT left(v, 1) AS w, count(*) FROM t GROUP BY 1 ORDER BY count(*) DESC, w",
+        "SELECT upper(v) AS w, count(*) FROM t GROUP BY 1 ORDER BY 2 DESC, 1 DESC NULLS LAST LIMIT 6 OFFSET 1",
+        "SELECT g, min(v) AS least FROM t GROUP BY g ORDER BY least DESC, max(v)",
+        "SELECT v, min(v || g), max(g) FROM t GROUP BY v ORDER BY v",
+        "SELECT g, max(v) FROM t GROUP BY g HAVING count(*) > 5 ORDER BY max(v) LIMIT 1",
+        "SELECT max(v) FROM t WHERE g = 1 AND k > 100 HAVING count(*) > 0",
+        "SELECT count(DISTINCT v), max(v) FROM t",
     ] {
         assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
     }
     for sql in [
-        "SELECT min(v) FROM t",
-        "SELECT g, max(v) FROM t GROUP BY g",
+        "SELECT g, max(v) FROM t GROUP BY g HAVING max(v) > 'm'",
         "SELECT a.k FROM t a JOIN t b ON a.g = b.g AND a.v < b.v",
         "SELECT k, rank() OVER (ORDER BY v) FROM t",
+        "SELECT k, (SELECT max(v) FROM t u) FROM t WHERE k = 3",
         "SELECT string_agg(v, ',' ORDER BY v) FROM t",
         "SELECT DISTINCT ON (g) g, v FROM t ORDER BY g, v",
         "SELECT greatest(v, 'm') FROM t a WHERE g IN (SELECT g FROM t b)",
@@ -134,6 +144,8 @@ fn many_texts_are_merged_in_the_order_of_the_servers() {
             "SELECT v, g, count(*), sum(k) FROM t GROUP BY v, g ORDER BY v DESC NULLS FIRST, g",
             "SELECT DISTINCT v FROM t ORDER BY v LIMIT 500 OFFSET 20",
             "SELECT left(v, 2) AS w FROM t ORDER BY w FETCH FIRST 700 ROWS WITH TIES",
+            "SELECT v, g, count(*) FROM t GROUP BY v, g ORDER BY count(*) DESC, v, g LIMIT 3000",
+            "SELECT left(v, 2) AS w, min(v), max(v) FROM t GROUP BY 1 ORDER BY min(v) DESC, w NULLS FIRST",
         ] {
             let (found, expected) = (rows(&mut client, sql), rows(&mut alone, sql));
             assert!(found == expected, "on {shards} shards of {servers} servers: {sql}");
@@ -196,14 +208,19 @@ fn a_collation_that_a_sub_query_names_is_the_one_that_its_texts_are_compared_by(
     let ignoring_case = "CREATE COLLATION either (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
     done(&mut alone, ignoring_case);
     (0..2).for_each(|shard| done(&mut fleet.shard(shard), ignoring_case));
-    let sql = "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k";
-    assert_eq!(rows(&mut client, sql), rows(&mut alone, sql));
+    for sql in [
+        "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k",
+        "SELECT g, min(w), max(w) FROM (SELECT v COLLATE \"en-x-icu\" AS w, g FROM t) s GROUP BY g ORDER BY g",
+        "SELECT left(w, 1), count(*) FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s GROUP BY 1 ORDER BY 2 DESC, 1",
+    ] {
+        assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
+    }
     // Where it is not known what is equal to it, or the least, there is no answer; neither where rows are locked.
     for sql in [
         "SELECT count(*) FROM (SELECT v COLLATE either AS w FROM t) s GROUP BY w",
         "SELECT DISTINCT w FROM (SELECT v COLLATE either AS w FROM t) s",
         "SELECT v COLLATE either AS w, count(*) FROM t GROUP BY 1",
-        "SELECT max(w) FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s",
+        "SELECT max(w) FROM (SELECT v COLLATE either AS w FROM t) s",
         "SELECT w FROM (SELECT v COLLATE \"en-x-icu\" AS w FROM t) s GROUP BY w HAVING w > 'a'",
         "SELECT k FROM (SELECT k, v COLLATE \"en-x-icu\" AS w FROM t) s ORDER BY w, k FOR UPDATE",
         "SELECT w, CASE WHEN w > 'B' THEN sum(g) ELSE 0 END FROM (SELECT v COLLATE \"en-x-icu\" AS w, g FROM t) s GROUP BY w",

@@ -75,6 +75,18 @@ fn who_waits_too_long_for_a_connection_is_refused() {
     assert!(late.contains("53300"), "{late}");
     assert_eq!(told(&mut watcher, "waits, timeouts, refused, waited_ms >= 500, oldest_wait_ms IS NULL"), "1 1 0 t t");
     done(&mut client, "COMMIT");
+    // It was lent while the other one waited.
+    tells(&mut watcher, "used_ms >= 500", "t");
+}
+
+#[test]
+fn how_long_a_session_uses_what_it_keeps_is_told_after_each_statement() {
+    let (fleet, mut watcher) = fleet(2, "pool_mode = \"session\"");
+    let mut client = fleet.client();
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let before: u64 = told(&mut watcher, "used_ms").parse().unwrap();
+    assert_eq!(rows(&mut client, "SELECT k, pg_sleep(0.2) FROM t WHERE k = 1").len(), 1);
+    tells(&mut watcher, &format!("used_ms >= {}", before + 200), "t");
 }
 
 /// Clients by the thread that has their connections, so many of each of two threads.

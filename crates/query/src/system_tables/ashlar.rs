@@ -38,7 +38,7 @@ pub(super) const TABLES: &[Definition] = &[
         name: "pools",
         columns: "server text, pool text, connections_max bigint, idle bigint, in_use bigint, waiting bigint, \
             oldest_wait_ms bigint, waits bigint, waited_ms bigint, timeouts bigint, refused bigint, made bigint, \
-            lent bigint, taken bigint",
+            lent bigint, used_ms bigint, taken bigint",
         fill: Some(pools),
     },
     Definition {
@@ -184,6 +184,7 @@ fn pools(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("refused", count(line.refused)),
             ("made", count(line.made)),
             ("lent", count(line.lent)),
+            ("used_ms", milliseconds(line.used)),
             ("taken", count(line.taken)),
         ])?;
     }

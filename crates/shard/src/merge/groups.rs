@@ -3,17 +3,21 @@
 //! Groups are told apart by what is alike in the bytes of equal values, so that only types are taken of which that is known. Without
 //! columns that tell them apart there is one group, with rows or without.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ashlar_base::{Error, Result};
 
 use super::value::{self, Total};
-use super::{Aggregate, Deviation, Field, broken, cells};
+use super::{Aggregate, Deviation, Field, Ranks, TextOrder, broken, cells};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Groups {
     columns: Vec<(Aggregate, Field)>,
+    /// In which order their texts are.
+    orders: Vec<TextOrder>,
+    /// Some texts have been given no ranks yet, of which the least or the greatest is wanted.
+    is_undecided: bool,
     /// By the cells that tell groups apart: which of `rows` it is.
     index: HashMap<Box<[u8]>, usize>,
     rows: Vec<Vec<Total>>,
@@ -23,13 +27,17 @@ pub(super) struct Groups {
     /// The cells of the row that is looked at.
     key: Vec<u8>,
     bytes: usize,
-    is_c_collated: bool,
 }
 
 impl Groups {
     /// # Errors
     /// 0A000 for a column whose values cannot be told apart, added or compared here.
-    pub(super) fn new(aggregates: &[Aggregate], fields: &[Field], is_c_collated: bool) -> Result<Self> {
+    pub(super) fn new(
+        aggregates: &[Aggregate],
+        fields: &[Field],
+        is_c_collated: bool,
+        orders: &[(usize, TextOrder)],
+    ) -> Result<Self> {
         let columns: Vec<(Aggregate, Field)> = aggregates.iter().copied().zip(fields.iter().copied()).collect();
         let is_divided = aggregates.contains(&Aggregate::Group) || aggregates.contains(&Aggregate::Value);
         let is_sum = |aggregate: Aggregate| matches!(aggregate, Aggregate::Sum | Aggregate::SumOf(_));
@@ -37,7 +45,9 @@ impl Groups {
             return Err(Error::unsupported("sums of floating-point numbers depend on the order of their rows"));
         }
         let is_added_once = |aggregate: &Aggregate| matches!(aggregate, Aggregate::CountOf(_) | Aggregate::SumOf(_));
-        let groups = Self {
+        let mut groups = Self {
+            orders: (0..columns.len()).map(|column| TextOrder::of(column, is_c_collated, orders)).collect(),
+            is_undecided: false,
             columns,
             index: HashMap::new(),
             rows: Vec::new(),
@@ -45,14 +55,33 @@ impl Groups {
             is_added_once: aggregates.iter().any(is_added_once),
             key: Vec::new(),
             bytes: 0,
-            is_c_collated,
         };
-        groups.row()?;
+        groups.is_undecided = groups.row()?.iter().any(Total::is_ranked);
         Ok(groups)
     }
 
     fn row(&self) -> Result<Vec<Total>> {
-        self.columns.iter().map(|(aggregate, field)| Total::new(*aggregate, *field, self.is_c_collated)).collect()
+        let columns = self.columns.iter().zip(&self.orders);
+        columns.map(|((aggregate, field), order)| Total::new(*aggregate, *field, *order)).collect()
+    }
+
+    /// Whether the least or the greatest of texts waits for their ranks: until [`Self::decide`] all that may be it are kept.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.is_undecided
+    }
+
+    /// Adds these texts, by collation.
+    pub(super) fn undecided_texts(&self, found: &mut [BTreeSet<Vec<u8>>]) {
+        self.rows.iter().flatten().for_each(|total| total.undecided_texts(found));
+    }
+
+    /// Chooses among them: no row comes after that.
+    ///
+    /// # Errors
+    /// XX000 where one has no rank.
+    pub(super) fn decide(&mut self, ranks: &[Ranks]) -> Result<()> {
+        self.is_undecided = false;
+        self.rows.iter_mut().flatten().try_for_each(|total| total.decide(ranks))
     }
 
     /// One more row of a shard.
@@ -64,7 +93,12 @@ impl Groups {
             }
         }
         let at = match self.index.get(self.key.as_slice()) {
-            Some(at) => *at,
+            Some(at) => {
+                if self.is_undecided {
+                    self.bytes += 2 * (body.len() + 64);
+                }
+                *at
+            }
             None => {
                 let (at, row) = (self.rows.len(), self.row()?);
                 self.rows.push(row);
@@ -122,6 +156,9 @@ impl Groups {
     /// # Errors
     /// None but those of the rows: what cannot be added was refused by [`Self::new`].
     pub(super) fn take(&mut self) -> Result<impl Iterator<Item = Result<Vec<u8>>> + use<>> {
+        if self.is_undecided {
+            return Err(Error::internal("texts have not been given their ranks"));
+        }
         (self.index, self.added, self.bytes) = (HashMap::new(), HashSet::new(), 0);
         if self.rows.is_empty() && !self.columns.iter().any(|(aggregate, _)| *aggregate == Aggregate::Group) {
             // No row at all is one group where nothing tells groups apart.

@@ -83,14 +83,16 @@ impl Place {
 
 impl RowMerge {
     /// The columns of texts of which the collation matters that shards compare them by: those that rows are sorted by in an order that the
-    /// statement does not name there. `is_named`: it names a collation somewhere, which those of groups, and the least and greatest ones, may have.
+    /// statement does not name there, and the least and greatest ones. `is_named`: it names a collation somewhere, which those of groups may have.
     pub fn text_columns(&self, fields: &[Field], is_named: bool) -> Vec<usize> {
         let keys = self.keys.iter().filter(|key| !key.is_c_collated);
         let keys = keys.filter_map(|key| key.column.of(fields.len()));
-        let is_compared = |aggregate: &Aggregate| {
-            matches!(aggregate, Aggregate::Group | Aggregate::Value | Aggregate::Min | Aggregate::Max)
+        let is_compared = |aggregate: &Aggregate| match aggregate {
+            Aggregate::Min | Aggregate::Max => true,
+            Aggregate::Group | Aggregate::Value => is_named,
+            _ => false,
         };
-        let columns = self.aggregates.iter().enumerate().filter(|(_, aggregate)| is_named && is_compared(aggregate));
+        let columns = self.aggregates.iter().enumerate().filter(|(_, aggregate)| is_compared(aggregate));
         let is_text = |column: &usize| fields.get(*column).is_some_and(|field| value::is_text(*field));
         let mut found: Vec<usize> = keys.chain(columns.map(|(column, _)| column)).filter(is_text).collect();
         found.sort_unstable();
@@ -98,13 +100,11 @@ impl RowMerge {
         found
     }
 
-    /// 0A000 where groups are told apart, or values compared, in another way than by their bytes. `orders`: those of the columns that
-    /// [`Self::text_columns`] has named.
+    /// 0A000 where groups are told apart in another way than by their bytes. `orders`: those of the columns that [`Self::text_columns`] has named.
     fn check_collations(&self, orders: &[(usize, TextOrder)]) -> Result<()> {
         let is_known = |(column, order): &(usize, TextOrder)| match self.aggregates.get(*column) {
             // Where texts are equal by their bytes only, their order does not tell groups apart.
             Some(Aggregate::Group | Aggregate::Value) => *order != TextOrder::Unknown,
-            Some(Aggregate::Min | Aggregate::Max) => *order == TextOrder::Bytes,
             _ => true,
         };
         if orders.iter().all(is_known) {
@@ -125,6 +125,19 @@ pub enum TextOrder {
     Ranks(usize),
     /// Nobody knows, or it is not the same on all servers.
     Unknown,
+}
+
+impl TextOrder {
+    /// That of a column, where it is known of these, and the servers compare texts byte by byte or do not.
+    fn of(column: usize, is_c_collated: bool, orders: &[(usize, Self)]) -> Self {
+        let known = orders.iter().find(|(of, _)| *of == column).map(|(_, order)| *order);
+        known.unwrap_or(if is_c_collated { Self::Bytes } else { Self::Unknown })
+    }
+
+    /// The collation whose ranks texts are compared by.
+    fn ranked(self) -> Option<usize> {
+        if let Self::Ranks(collation) = self { Some(collation) } else { None }
+    }
 }
 
 /// By text: its place among all that are held, as a server says it. Equal ones have one place.
@@ -223,6 +236,8 @@ pub struct Merger {
     last: Option<Row>,
     /// By collation: what is known of the order of texts.
     ranks: Vec<Ranks>,
+    /// Complete groups that wait for the ranks of what they are sorted by.
+    unsorted: Option<Vec<Vec<u8>>>,
     /// Whether groups come sorted by `keys`, which tell them apart.
     is_streaming: bool,
     /// A row of the group whose rows are taken.
@@ -277,7 +292,7 @@ impl Merger {
     }
 
     /// The same where it is known of some columns in which order their texts are. Whoever names [`TextOrder::Ranks`] calls [`Self::rank`] before
-    /// rows come.
+    /// rows come if [`Self::is_ranked`], and when [`Self::wanted_texts`] names some.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -291,28 +306,26 @@ impl Merger {
         let merge = gathering.merge;
         let is_aggregated = !merge.aggregates.is_empty();
         merge.check_collations(orders)?;
-        let sorted_by = |keys: &[SortKey], may_rank: bool| -> Result<Vec<Key>> {
-            keys.iter().map(|key| Key::new(key, fields, is_c_collated, orders, may_rank)).collect()
-        };
-        // Where that is not known to be their order they are put together all at once.
-        let streamed = match is_aggregated && !merge.streamed.is_empty() {
-            true => sorted_by(&merge.streamed, true).ok(),
-            false => None,
-        };
-        let is_streaming = streamed.is_some();
-        let mut keys = match streamed {
-            Some(keys) => keys,
-            // Groups are sorted when all of them are there, which may be more than a server is asked to rank.
-            None => sorted_by(&merge.keys, !is_aggregated)?,
-        };
-        if sources == 1 {
-            // Its rows come in their order: all that is asked is whether two are sorted alike, which bytes say.
-            keys.iter_mut().for_each(|key| key.collation = None);
-        }
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }
-        let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
+        let groups =
+            is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated, orders)).transpose()?;
+        let sorted_by = |keys: &[SortKey]| -> Result<Vec<Key>> {
+            keys.iter().map(|key| Key::new(key, fields, is_c_collated, orders)).collect()
+        };
+        // Where that is not known to be their order they are put together all at once, and where one of their values waits for ranks.
+        let may_stream = !merge.streamed.is_empty() && groups.as_ref().is_some_and(|groups| !groups.is_undecided());
+        let streamed = if may_stream { sorted_by(&merge.streamed).ok() } else { None };
+        let is_streaming = streamed.is_some();
+        let mut keys = match streamed {
+            Some(keys) => keys,
+            None => sorted_by(&merge.keys)?,
+        };
+        if sources == 1 && (!is_aggregated || is_streaming) {
+            // Its rows come in their order: all that is asked is whether two are sorted alike, which bytes say.
+            keys.iter_mut().for_each(|key| key.collation = None);
+        }
         // What is compared of complete groups may be a text whose collation the statement names, and which is not that of bytes.
         let is_by_bytes = is_c_collated && orders.iter().all(|(_, order)| *order == TextOrder::Bytes);
         merge.having.iter().try_for_each(|condition| condition.check(fields, is_by_bytes))?;
@@ -334,6 +347,7 @@ impl Merger {
             has_ties: merge.has_ties,
             last: None,
             ranks: Vec::new(),
+            unsorted: None,
             is_streaming,
             run: None,
             ready: VecDeque::new(),
@@ -343,9 +357,34 @@ impl Merger {
         })
     }
 
-    /// Whether it compares texts by ranks.
+    /// Whether it compares texts of rows by ranks as they come.
     pub fn is_ranked(&self) -> bool {
-        self.keys.iter().any(|key| key.collation.is_some())
+        (self.groups.is_none() || self.is_streaming) && self.keys.iter().any(|key| key.collation.is_some())
+    }
+
+    /// The texts, of so many collations, whose ranks complete groups wait for: those of which the least or the greatest is wanted, and then those
+    /// that the groups are sorted by. `None`: nothing, or there are groups to come.
+    ///
+    /// # Errors
+    /// As [`Self::pop`].
+    pub fn wanted_texts(&mut self, collations: usize) -> Result<Option<Vec<BTreeSet<Vec<u8>>>>> {
+        let is_complete =
+            !self.is_streaming && self.answers.is_none() && self.sources.iter().all(|source| source.is_finished);
+        let Some(groups) = self.groups.as_mut().filter(|_| is_complete && self.unsorted.is_none()) else {
+            return Ok(None);
+        };
+        let mut found = vec![BTreeSet::new(); collations];
+        if groups.is_undecided() {
+            groups.undecided_texts(&mut found);
+            return Ok(Some(found));
+        }
+        if self.keys.iter().all(|key| key.collation.is_none()) {
+            return Ok(None);
+        }
+        let rows = complete_rows(groups, &self.complete, None)?;
+        rows.iter().try_for_each(|row| self.texts(row, &mut found))?;
+        self.unsorted = Some(rows);
+        Ok(Some(found))
     }
 
     /// Adds the texts of a row whose ranks have to be known before it is pushed, by collation.
@@ -375,12 +414,16 @@ impl Merger {
         rows.map(|row| row.body.as_slice()).try_for_each(|body| self.texts(body, found))
     }
 
-    /// From now on texts are in the order of these ranks, by collation; those of [`Self::held_texts`] are among them, in the order that they had.
+    /// From now on texts are in the order of these ranks, by collation; those of [`Self::held_texts`] are among them, in the order that they had,
+    /// or those of [`Self::wanted_texts`].
     ///
     /// # Errors
     /// XX000 where one of them is not.
     pub fn rank(&mut self, ranks: Vec<Ranks>) -> Result<()> {
         self.ranks = ranks;
+        if let Some(groups) = self.groups.as_mut().filter(|groups| groups.is_undecided()) {
+            return groups.decide(&self.ranks);
+        }
         let rows = self.sources.iter_mut().filter_map(|source| source.row.as_mut());
         for row in rows.chain(&mut self.last).chain(&mut self.run) {
             row.keys = keys_of(&self.keys, &self.ranks, &row.body)?;
@@ -465,8 +508,15 @@ impl Merger {
             let answers = match &mut self.answers {
                 Some(answers) => answers,
                 None => {
-                    let most = self.take.map(|take| take.saturating_add(self.skip));
-                    self.answers.insert(in_order(groups, &self.keys, &self.complete, most)?.into_iter())
+                    let rows = match self.unsorted.take() {
+                        Some(rows) => rows,
+                        None => {
+                            // Which of them come first is anybody's choice where nothing sorts them.
+                            let most = self.take.map(|take| take.saturating_add(self.skip));
+                            complete_rows(groups, &self.complete, most.filter(|_| self.keys.is_empty()))?
+                        }
+                    };
+                    self.answers.insert(in_order(rows, &self.keys, &self.ranks)?.into_iter())
                 }
             };
             while self.skip > 0 && answers.next().is_some() {
@@ -561,24 +611,12 @@ impl Merger {
 }
 
 impl Key {
-    /// `may_rank`: ranks of texts are there when rows come.
-    fn new(
-        key: &SortKey,
-        fields: &[Field],
-        is_c_collated: bool,
-        orders: &[(usize, TextOrder)],
-        may_rank: bool,
-    ) -> Result<Self> {
+    fn new(key: &SortKey, fields: &[Field], is_c_collated: bool, orders: &[(usize, TextOrder)]) -> Result<Self> {
         let found = key.column.of(fields.len()).and_then(|column| Some((column, *fields.get(column)?)));
         let (column, field) = found.ok_or_else(|| Error::internal("a sort key that no row has"))?;
-        let order = orders.iter().find(|(of, _)| *of == column).filter(|_| !key.is_c_collated);
-        let (is_known, collation) = match order {
-            None => (is_c_collated || key.is_c_collated, None),
-            Some((_, TextOrder::Bytes)) => (true, None),
-            Some((_, TextOrder::Ranks(collation))) => (may_rank, Some(*collation)),
-            Some((_, TextOrder::Unknown)) => (false, None),
-        };
-        value::check_order(field, is_known)?;
+        let order = if key.is_c_collated { TextOrder::Bytes } else { TextOrder::of(column, is_c_collated, orders) };
+        value::check_order(field, order != TextOrder::Unknown)?;
+        let collation = order.ranked();
         Ok(Self { column, field, is_descending: key.is_descending, nulls_first: key.nulls_first, collation })
     }
 
@@ -630,21 +668,27 @@ impl Complete {
     }
 }
 
-/// The rows of those groups that are kept, sorted. `most`: how many are needed, which are any where nothing sorts them.
-fn in_order(groups: &mut Groups, keys: &[Key], complete: &Complete, most: Option<u64>) -> Result<Vec<Vec<u8>>> {
-    let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = Vec::new();
+/// The rows of those groups that are kept. `most`: how many are needed.
+fn complete_rows(groups: &mut Groups, complete: &Complete, most: Option<u64>) -> Result<Vec<Vec<u8>>> {
+    let mut rows = Vec::new();
     for body in groups.take()? {
         // What is not needed is not computed either, which could fail.
-        if keys.is_empty() && most.is_some_and(|most| rows.len() as u64 >= most) {
+        if most.is_some_and(|most| rows.len() as u64 >= most) {
             break;
         }
-        if let Some(body) = complete.row(body?)? {
-            rows.push((keys_of(keys, &[], &body)?, body));
-        }
+        rows.extend(complete.row(body?)?);
     }
-    if !keys.is_empty() {
-        rows.sort_by(|(a, _), (b, _)| compare(keys, a, b));
+    Ok(rows)
+}
+
+/// Sorts rows.
+fn in_order(rows: Vec<Vec<u8>>, keys: &[Key], ranks: &[Ranks]) -> Result<Vec<Vec<u8>>> {
+    if keys.is_empty() {
+        return Ok(rows);
     }
+    let with_keys = |body: Vec<u8>| Ok((keys_of(keys, ranks, &body)?, body));
+    let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = rows.into_iter().map(with_keys).collect::<Result<_>>()?;
+    rows.sort_by(|(a, _), (b, _)| compare(keys, a, b));
     Ok(rows.into_iter().map(|(_, body)| body).collect())
 }
 

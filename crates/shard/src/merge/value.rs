@@ -1,13 +1,14 @@
 //! Values as far as a merge has to understand them: in which order they are, and what their sum is.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::{binary, text};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 
 use super::decimal::Decimal;
-use super::{Aggregate, Field, broken};
+use super::{Aggregate, Field, Ranks, TextOrder, broken};
 
 const BOOL: u32 = 16;
 const REAL: u32 = 700;
@@ -264,6 +265,8 @@ fn decimal(field: Field, bytes: &[u8]) -> Result<Decimal> {
 pub(super) struct Total {
     aggregate: Aggregate,
     field: Field,
+    /// The collation whose ranks its texts are compared by, once they have some.
+    collation: Option<usize>,
     so_far: Option<Sum>,
 }
 
@@ -274,6 +277,8 @@ enum Sum {
     Decimal(Decimal),
     /// The least or the greatest, with its bytes.
     Extreme(Comparable, Vec<u8>),
+    /// One of these texts, which have no ranks yet, is the least or the greatest.
+    Undecided(Vec<Vec<u8>>),
     /// What all rows of the group have, as it came.
     Group(Vec<u8>),
 }
@@ -281,9 +286,13 @@ enum Sum {
 impl Total {
     /// # Errors
     /// 0A000 for a type whose values cannot be added or compared here.
-    pub(super) fn new(aggregate: Aggregate, field: Field, is_c_collated: bool) -> Result<Self> {
+    pub(super) fn new(aggregate: Aggregate, field: Field, order: TextOrder) -> Result<Self> {
+        let mut collation = None;
         match aggregate {
-            Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
+            Aggregate::Min | Aggregate::Max => {
+                check_order(field, order != TextOrder::Unknown)?;
+                collation = order.ranked().filter(|_| is_text(field));
+            }
             Aggregate::Group | Aggregate::Value => check_equality(field)?,
             Aggregate::Alike | Aggregate::Computed => {}
             Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor if is_integer(field) => {}
@@ -303,7 +312,47 @@ impl Total {
                 }
             }
         }
-        Ok(Self { aggregate, field, so_far: None })
+        Ok(Self { aggregate, field, collation, so_far: None })
+    }
+
+    /// Whether it is of texts that need ranks.
+    pub(super) fn is_ranked(&self) -> bool {
+        self.collation.is_some()
+    }
+
+    /// Adds the texts whose ranks it needs, by collation.
+    pub(super) fn undecided_texts(&self, found: &mut [BTreeSet<Vec<u8>>]) {
+        let (Some(Sum::Undecided(texts)), Some(collation)) = (&self.so_far, self.collation) else { return };
+        if let Some(found) = found.get_mut(collation) {
+            found.extend(texts.iter().map(|text| compared(self.field, text).to_vec()));
+        }
+    }
+
+    /// Chooses among them.
+    ///
+    /// # Errors
+    /// XX000 where one has no rank.
+    pub(super) fn decide(&mut self, ranks: &[Ranks]) -> Result<()> {
+        let (Some(Sum::Undecided(texts)), Some(collation)) = (&mut self.so_far, self.collation) else { return Ok(()) };
+        let texts = std::mem::take(texts);
+        self.so_far = None;
+        for text in texts {
+            let rank = ranks.get(collation).and_then(|ranks| ranks.get(compared(self.field, &text)));
+            let rank = rank.ok_or_else(|| Error::internal("a text has no rank"))?;
+            self.keep_extreme(Comparable::Rank(*rank), &text);
+        }
+        Ok(())
+    }
+
+    /// One more value, which may be the least or the greatest.
+    fn keep_extreme(&mut self, next: Comparable, bytes: &[u8]) {
+        if let Some(Sum::Extreme(so_far, _)) = &self.so_far {
+            let wanted = if self.aggregate == Aggregate::Min { Ordering::Less } else { Ordering::Greater };
+            if next.compare(so_far) != wanted {
+                return;
+            }
+        }
+        self.so_far = Some(Sum::Extreme(next, bytes.to_vec()));
     }
 
     /// One more partial result.
@@ -316,15 +365,19 @@ impl Total {
             }
             Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
             Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
-            Aggregate::Min | Aggregate::Max => {
-                let next = Comparable::read(self.field, bytes)?;
-                if let Some(Sum::Extreme(so_far, _)) = &self.so_far {
-                    let wanted = if self.aggregate == Aggregate::Min { Ordering::Less } else { Ordering::Greater };
-                    if next.compare(so_far) != wanted {
-                        return Ok(());
-                    }
+            Aggregate::Min | Aggregate::Max if self.is_ranked() => {
+                let mut texts = match self.so_far.take() {
+                    Some(Sum::Undecided(texts)) => texts,
+                    _ => Vec::new(),
+                };
+                if !texts.iter().any(|text| text == bytes) {
+                    texts.push(bytes.to_vec());
                 }
-                Sum::Extreme(next, bytes.to_vec())
+                Sum::Undecided(texts)
+            }
+            Aggregate::Min | Aggregate::Max => {
+                self.keep_extreme(Comparable::read(self.field, bytes)?, bytes);
+                return Ok(());
             }
             Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor => {
                 let next = integer(self.field, bytes)?;
@@ -417,7 +470,8 @@ impl Total {
     pub(super) fn write(&self, row: &mut Vec<u8>) {
         let value = match &self.so_far {
             None if matches!(self.aggregate, Aggregate::Count | Aggregate::CountOf(_)) => Value::Int8(0),
-            None => {
+            // Of texts without ranks none is chosen: nobody asks before.
+            None | Some(Sum::Undecided(_)) => {
                 row.extend_from_slice(&(-1_i32).to_be_bytes());
                 return;
             }

@@ -38,6 +38,6 @@ impl Pool {
         }
         let slot = self.slot(line.place, None, line.generation);
         drop(lines);
-        Some(Lease { backend: Some(backend), slot, home: None })
+        Some(Lease { backend: Some(backend), slot, home: None, since: now })
     }
 }

@@ -89,6 +89,8 @@ pub(super) struct Counts {
     pub(super) made: u64,
     /// Times that one was lent.
     pub(super) lent: u64,
+    /// How long they were together.
+    pub(super) used: Duration,
     /// Rights to have one that came from other pools.
     pub(super) taken: u64,
     /// Times that one was waited for, how long together, and how often in vain.
@@ -270,10 +272,15 @@ impl Pool {
         Some(self.slot(line.place, None, line.generation))
     }
 
-    /// Takes a place in a line back, with its connection where that can be lent again.
-    pub(super) fn leave(self: &Arc<Self>, line: usize, mut backend: Option<Box<Backend>>, generation: u64) {
+    /// Takes a place in a line back, with its connection where that can be lent again, which was lent for this long.
+    pub(super) fn leave(
+        self: &Arc<Self>,
+        line: usize,
+        mut backend: Option<Box<Backend>>,
+        (generation, mut used): (u64, Duration),
+    ) {
         loop {
-            let (next, closed) = self.next(line, &mut backend, generation);
+            let (next, closed) = self.next(line, &mut backend, (generation, std::mem::take(&mut used)));
             // Without the lock.
             drop(closed);
             match next {
@@ -296,9 +303,15 @@ impl Pool {
     }
 
     /// Decides for whom a place is that is given back; with a connection that is to be closed.
-    fn next(&self, line: usize, backend: &mut Option<Box<Backend>>, generation: u64) -> (Next, Option<Box<Backend>>) {
+    fn next(
+        &self,
+        line: usize,
+        backend: &mut Option<Box<Backend>>,
+        (generation, used): (u64, Duration),
+    ) -> (Next, Option<Box<Backend>>) {
         let mut lines = self.lines.lock();
         let Some(line) = lines.at(line) else { return (Next::Nobody, backend.take()) };
+        line.counts.used += used;
         let forgotten = if line.generation == generation { None } else { backend.take() };
         if line.bound.is_anybody_overdue() {
             let first = line.waiting.front().map(|(since, _)| *since);

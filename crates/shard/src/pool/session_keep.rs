@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ashlar_base::scope::{self, Name};
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{Error, ErrorCode, Result, clock};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -70,7 +70,7 @@ impl Keep {
             return Err(lost(&server.name));
         }
         // From here on it comes back, or is lost and told of, where this is dropped too.
-        let mut lease = Lease { backend: Some(backend), slot, home: Some(ticket) };
+        let mut lease = Lease { backend: Some(backend), slot, home: Some(ticket), since: clock::monotonic() };
         match pool.adopt(&mut lease, settings).await {
             Ok(()) => Ok(Held::Connection(lease)),
             Err(error) => {
@@ -127,7 +127,7 @@ impl Drop for Keep {
     fn drop(&mut self) {
         for place in std::mem::take(self.places.get_mut()).into_values() {
             if let Place::Here(backend, slot) = place {
-                release(Lease { backend: Some(backend), slot, home: None });
+                release(Lease { backend: Some(backend), slot, home: None, since: clock::monotonic() });
             }
         }
     }

@@ -41,6 +41,8 @@ pub struct LineStatistics {
     pub made: u64,
     /// Times that a connection was lent.
     pub lent: u64,
+    /// How long connections were lent, together: those that a session keeps, while a statement or a transaction uses them.
+    pub used: Duration,
     /// Times that another pool gave one up for this pool.
     pub taken: u64,
 }
@@ -70,6 +72,8 @@ pub struct ServerStatistics {
     pub made: u64,
     /// Times that a connection was lent.
     pub lent: u64,
+    /// How long connections were lent, together.
+    pub used: Duration,
     /// Times that one pool gave one up for another.
     pub taken: u64,
     /// Prepared transactions that were not finished when the server was last looked at.
@@ -88,6 +92,7 @@ impl ServerStatistics {
         self.refused += line.refused;
         self.made += line.made;
         self.lent += line.lent;
+        self.used += line.used;
         self.taken += line.taken;
     }
 }
@@ -197,6 +202,7 @@ impl Pool {
             refused: counts.refused,
             made: counts.made,
             lent: counts.lent,
+            used: counts.used,
             taken: counts.taken,
         }
     }

@@ -27,6 +27,9 @@ impl Pages {
         counter(page, "ashlar_shard_connections_made_total", "connections that were made", "server", made);
         let lent = servers.iter().map(|one| (one.server.as_str(), one.lent));
         counter(page, "ashlar_shard_connections_lent_total", "times that one was lent", "server", lent);
+        let used = servers.iter().map(|one| (one.server.as_str(), one.used.as_micros() as u64));
+        let help = "time for which connections were lent";
+        counter(page, "ashlar_shard_connection_use_microseconds_total", help, "server", used);
         let taken = servers.iter().map(|one| (one.server.as_str(), one.taken));
         let help = "connections that one thread made for one that another thread closed";
         counter(page, "ashlar_shard_connections_taken_total", help, "server", taken);

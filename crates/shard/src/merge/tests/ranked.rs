@@ -1,7 +1,7 @@
 //! Texts in an order that only a server knows, which here is one that does not look at case first.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -112,10 +112,92 @@ fn rows_of_one_source_come_in_their_order_and_need_no_ranks() {
     let aggregates = vec![Aggregate::Group, Aggregate::Count];
     let groups = RowMerge { keys: keys.clone(), streamed: keys, aggregates, ..RowMerge::default() };
     assert_eq!(merged(&groups, None), ["a2", "B4", "c2"]);
-    // Groups that do not come in an order have none.
-    let groups = RowMerge { streamed: Vec::new(), ..groups };
-    let gathering = Gathering { merge: &groups, skip: 0, take: None };
-    assert!(Merger::ordered(&gathering, &[TEXT, INT8], 1, false, &orders).is_err());
+}
+
+/// Ranks complete groups wait for, as often as they do, and all rows.
+fn run_groups(merger: &mut Merger, sources: &[Vec<Vec<u8>>]) -> Vec<Vec<Option<String>>> {
+    for (at, rows) in sources.iter().enumerate() {
+        assert!(merger.wanted_texts(1).unwrap().is_none(), "there are rows to come");
+        rows.iter().for_each(|row| merger.push(at, row).unwrap());
+        merger.finish(at);
+    }
+    while let Some(mut texts) = merger.wanted_texts(1).unwrap() {
+        let mut texts: Vec<String> = texts.remove(0).into_iter().map(|text| String::from_utf8(text).unwrap()).collect();
+        texts.sort_by(|a, b| order(a, b));
+        let ranks = texts.into_iter().zip(1..).map(|(text, rank)| (text.into_bytes().into(), rank)).collect();
+        merger.rank(vec![ranks]).unwrap();
+    }
+    let rows = std::iter::from_fn(|| merger.pop().unwrap()).map(|row| texts(&row)).collect();
+    assert!(merger.is_done());
+    rows
+}
+
+proptest! {
+    /// Groups that come in no order: sorted by a number, by the least of their texts, and by what tells them apart.
+    #[test]
+    fn groups_wait_for_the_ranks_of_their_texts(
+        rows in prop::collection::vec(("[abAB]{1,2}", prop::option::of("[abcABC]{0,2} ?"), 0_usize..3), 0..40),
+        is_descending: bool, take in prop::option::of(0_u64..9),
+    ) {
+        let mut sources = vec![Vec::new(); 3];
+        for (group, text, source) in &rows {
+            sources[*source].push(body(&[Some(group), text.as_deref(), text.as_deref(), Some("1")]));
+        }
+        let keys = vec![
+            key(Place::FromStart(3), true, false),
+            key(Place::FromStart(1), is_descending, true),
+            key(Place::FromStart(0), false, false),
+        ];
+        let aggregates = vec![Aggregate::Group, Aggregate::Min, Aggregate::Max, Aggregate::Count];
+        let merge = RowMerge { keys: keys.clone(), streamed: keys, aggregates, ..RowMerge::default() };
+        let gathering = Gathering { merge: &merge, skip: 0, take };
+        let orders = [(0, TextOrder::Ranks(0)), (1, TextOrder::Ranks(0)), (2, TextOrder::Ranks(0))];
+        let mut merger = Merger::ordered(&gathering, &[TEXT, TEXT, CHARACTER, INT8], 3, false, &orders).unwrap();
+        assert!(!merger.is_ranked() && !merger.is_streaming());
+        let merged = run_groups(&mut merger, &sources);
+
+        let mut groups: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
+        rows.iter().for_each(|(group, text, _)| groups.entry(group).or_default().push(text.as_deref()));
+        let mut expected: Vec<(&str, Option<&str>, Option<&str>, usize)> = groups.into_iter().map(|(group, texts)| {
+            let of = || texts.iter().copied().flatten();
+            let blank = |a: &&str, b: &&str| order(a.trim_end(), b.trim_end());
+            (group, of().min_by(|a, b| order(a, b)), of().max_by(blank), texts.len())
+        }).collect();
+        expected.sort_by(|a, b| {
+            let least = match (a.1, b.1) {
+                (Some(a), Some(b)) if is_descending => order(b, a),
+                (Some(a), Some(b)) => order(a, b),
+                _ => a.1.is_some().cmp(&b.1.is_some()),
+            };
+            b.3.cmp(&a.3).then(least).then(order(a.0, b.0))
+        });
+        let shown = |text: Option<&str>| text.map(|text| text.trim_end().to_owned());
+        let expected = expected.into_iter().map(|(group, least, most, count)| {
+            vec![Some(group.to_owned()), least.map(str::to_owned), shown(most), Some(count.to_string())]
+        });
+        // Of texts that differ in blanks behind them any is the greatest.
+        let merged = merged.into_iter().map(|mut row| {
+            row[2] = shown(row[2].as_deref());
+            row
+        });
+        let take = take.map_or(usize::MAX, |take| usize::try_from(take).unwrap());
+        prop_assert_eq!(merged.collect::<Vec<_>>(), expected.take(take).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_least_of_texts_is_not_told_before_their_ranks() {
+    let merge = RowMerge { aggregates: vec![Aggregate::Max], ..RowMerge::default() };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    let made = |order| Merger::ordered(&gathering, &[TEXT], 2, false, &[(0, order)]);
+    let mut merger = made(TextOrder::Ranks(0)).unwrap();
+    merger.push(0, &body(&[Some("a")])).unwrap();
+    (0..2).for_each(|source| merger.finish(source));
+    assert!(merger.pop().is_err());
+    let mut merger = made(TextOrder::Ranks(0)).unwrap();
+    let sources = [vec![body(&[Some("B")])], vec![body(&[Some("a")]), body(&[None])]];
+    assert_eq!(run_groups(&mut merger, &sources), [[Some("B".to_owned())]]);
+    assert!(made(TextOrder::Unknown).is_err());
 }
 
 #[test]
@@ -133,16 +215,17 @@ fn texts_without_a_known_order_are_refused_and_so_are_those_without_a_rank() {
 }
 
 #[test]
-fn groups_and_the_least_of_texts_with_a_collation_of_their_own_are_compared_byte_by_byte_or_not_at_all() {
+fn groups_and_the_least_of_texts_with_a_collation_that_nobody_knows_are_refused() {
     let aggregates = vec![Aggregate::Group, Aggregate::Min, Aggregate::Count];
     let merge = RowMerge { aggregates, ..RowMerge::default() };
     let gathering = Gathering { merge: &merge, skip: 0, take: None };
     let fields = [TEXT, TEXT, INT8];
     assert_eq!(merge.text_columns(&fields, true), [0, 1]);
-    assert_eq!(merge.text_columns(&fields, false), [0_usize; 0]);
+    assert_eq!(merge.text_columns(&fields, false), [1]);
     let made = |group, least| Merger::ordered(&gathering, &fields, 2, true, &[(0, group), (1, least)]);
     assert!(made(TextOrder::Ranks(0), TextOrder::Bytes).is_ok());
-    for (group, least) in [(TextOrder::Unknown, TextOrder::Bytes), (TextOrder::Bytes, TextOrder::Ranks(0))] {
+    assert!(made(TextOrder::Bytes, TextOrder::Ranks(0)).is_ok());
+    for (group, least) in [(TextOrder::Unknown, TextOrder::Bytes), (TextOrder::Bytes, TextOrder::Unknown)] {
         assert!(made(group, least).is_err(), "{group:?} {least:?}");
     }
 }

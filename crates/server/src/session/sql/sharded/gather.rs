@@ -66,18 +66,19 @@ impl SqlSession {
         let mut formats: Vec<ValueFormat> = portal.formats.to_vec();
         // What all of them answer with; where nobody knows, it is what the first says.
         let mut expected = several.expected.cloned();
-        let (mut merger, mut ranker) = (None, None);
+        let (mut merger, mut ranker, mut collations) = (None, None, Vec::new());
         if let Merge::Rows(gathering) = &forward.merge {
             let columns = (&mut formats, &mut expected);
             let connections = (servers.as_slice(), leases.as_mut_slice());
             let Some(made) = self.row_merger(plan, several, gathering, connections, columns).await? else {
                 return Ok(None);
             };
-            ranker = made.merger.is_ranked().then(|| Ranker::new(made.collations, forward.statements.len()));
-            merger = Some((made.merger, gathering.merge.hidden));
+            ranker = made.merger.is_ranked().then(|| Ranker::new(forward.statements.len()));
+            (merger, collations) = (Some((made.merger, gathering.merge.hidden)), made.collations);
         }
         let ranked = ranker.as_ref().map(|ranker| ranker.at);
-        let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected, ranked };
+        let collations = collations.as_slice();
+        let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected, collations, ranked };
         stoppable(asked.check_later(&mut leases), &self.cancel).await?;
         let snapshots = self.common_snapshots(&servers, &mut leases).await?;
         let in_portions = ranked.map(|at| lines[at]);
@@ -270,6 +271,8 @@ struct Asked<'a> {
     plan: &'a ShardedPlan,
     /// What all answer with, where that is known.
     expected: Option<Arc<Described>>,
+    /// Those by which texts are ranked, as the shard of the last statement knows them.
+    collations: &'a [String],
     /// The statement that is asked for its rows in portions.
     ranked: Option<usize>,
 }
@@ -460,7 +463,7 @@ impl Asked<'_> {
                     Step::End(_) => merging.end(at),
                 }
             }
-            let next = match merging.merger.pop() {
+            let next = match self.next(leases, &mut merging).await {
                 Err(error) if rows.count == 0 && error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
                 next => next?,
             };
@@ -486,6 +489,14 @@ impl Asked<'_> {
         sink.forward(&rows.messages, rows.waiting);
         sink.ready().await?;
         Ok(Some(Ended::Complete(CommandTag::counted("SELECT", rows.count))))
+    }
+
+    /// The next row for the client, where no shard has to say anything before.
+    async fn next(&self, leases: &mut [Lease], merging: &mut Merging<'_>) -> Result<Option<Vec<u8>>> {
+        while let Some(texts) = merging.merger.wanted_texts(self.collations.len())? {
+            self.rank_groups(texts, leases, merging).await.map_err(Error::nowhere)?;
+        }
+        merging.merger.pop()
     }
 
     /// Reads what is left of the answers. It is no more than LIMIT lets each shard send: the connection is of use again afterwards.

@@ -6,7 +6,8 @@
 //!         └──────────────────────────── the next block of a shard whose rows are all gone ────────────────────┘
 //! ```
 //!
-//! Called by `gather`. That shard sends its rows in portions, so that its connection is free between them: a second one to the same server,
+//! Groups that are put together all at once have their texts ranked together, when all of them are there: those that they are sorted by, and
+//! those of which the least or the greatest is wanted. Called by `gather`. That shard sends its rows in portions, so that its connection is free between them: a second one to the same server,
 //! beside the first, is what sessions that have all of them would wait for forever. Nothing is compared by ranks unless all shards have said
 //! that the collation is the same on each of them, its version too, and that texts are equal to it only where their bytes are.
 
@@ -32,6 +33,9 @@ const BLOCK_BYTES: usize = 256 << 10;
 
 /// What is held of a row: itself, and its texts while they are sent and with their ranks.
 const HELD_TIMES: usize = 4;
+
+/// What lists and tables have for a text beside its bytes.
+const TEXT_BYTES: usize = 32;
 
 /// PostgreSQL's first version that says of which version the collation of a database is.
 const TELLS_VERSIONS: u32 = 15;
@@ -181,8 +185,6 @@ struct Block {
 pub(super) struct Ranker {
     /// The statement whose connection is asked for ranks.
     pub(super) at: usize,
-    /// Names of collations, as that shard knows them.
-    collations: Vec<String>,
     /// By statement.
     blocks: Vec<Block>,
     /// Rows of the next portion of that shard.
@@ -193,9 +195,9 @@ pub(super) struct Ranker {
 
 impl Ranker {
     /// For so many statements, the last of which is asked: the first tells the client what rows look like.
-    pub(super) fn new(collations: Vec<String>, statements: usize) -> Self {
+    pub(super) fn new(statements: usize) -> Self {
         let blocks = std::iter::repeat_with(Block::default).take(statements).collect();
-        Self { at: statements.saturating_sub(1), collations, blocks, rows_max: FIRST_ROWS, is_suspended: false }
+        Self { at: statements.saturating_sub(1), blocks, rows_max: FIRST_ROWS, is_suspended: false }
     }
 
     /// Reads a block of a statement whose rows are all gone.
@@ -241,19 +243,24 @@ impl Ranker {
         }
     }
 
-    /// Asks for the ranks of all texts that are held.
-    async fn rank(&self, lease: &mut Lease, merger: &mut Merger) -> Result<()> {
-        let mut texts = vec![BTreeSet::new(); self.collations.len()];
+    /// The texts that are compared next, by so many collations.
+    fn texts(&self, merger: &Merger, collations: usize) -> Result<Vec<BTreeSet<Vec<u8>>>> {
+        let mut texts = vec![BTreeSet::new(); collations];
         merger.held_texts(&mut texts)?;
         for row in self.blocks.iter().flat_map(|block| &block.rows) {
             merger.texts(row, &mut texts)?;
         }
-        let mut ranks = Vec::with_capacity(texts.len());
-        for (collation, texts) in self.collations.iter().zip(&texts) {
-            ranks.push(ranks_of(lease, collation, texts).await?);
-        }
-        merger.rank(ranks)
+        Ok(texts)
     }
+}
+
+/// The ranks of texts by each of these collations.
+async fn ranks_by(lease: &mut Lease, collations: &[String], texts: &[BTreeSet<Vec<u8>>]) -> Result<Vec<Ranks>> {
+    let mut ranks = Vec::with_capacity(texts.len());
+    for (collation, texts) in collations.iter().zip(texts) {
+        ranks.push(ranks_of(lease, collation, texts).await?);
+    }
+    Ok(ranks)
 }
 
 /// The ranks of texts by a collation.
@@ -300,6 +307,20 @@ fn array_of(texts: &BTreeSet<Vec<u8>>) -> Result<Vec<u8>> {
 }
 
 impl Asked<'_> {
+    /// Has the texts ranked that complete groups wait for: all at once, on a connection whose own rows are all there.
+    pub(super) async fn rank_groups(
+        &self,
+        texts: Vec<BTreeSet<Vec<u8>>>,
+        leases: &mut [Lease],
+        merging: &mut Merging<'_>,
+    ) -> Result<()> {
+        let bytes: usize = texts.iter().flatten().map(|text| text.len() + TEXT_BYTES).sum();
+        merging.held.grow(HELD_TIMES * bytes)?;
+        let last = self.lines.last().copied().unwrap_or(0);
+        let ranks = ranks_by(&mut leases[last], self.collations, &texts).await?;
+        merging.merger.rank(ranks)
+    }
+
     /// Gives the merger the next row of a statement, or says that there is none. `false`: it would take more than is done here.
     pub(super) async fn advance(
         &self,
@@ -318,8 +339,10 @@ impl Asked<'_> {
                     filled.map_err(|error| self.placed(error, other))?;
                 }
             }
+            let texts = ranker.texts(merging.merger, self.collations.len())?;
             let lease = &mut leases[self.lines[ranker.at]];
-            ranker.rank(lease, merging.merger).await.map_err(Error::nowhere)?;
+            let ranks = ranks_by(lease, self.collations, &texts).await.map_err(Error::nowhere)?;
+            merging.merger.rank(ranks)?;
             tokio::task::yield_now().await;
         }
         let block = &mut ranker.blocks[at];
