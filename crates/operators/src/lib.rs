@@ -17,7 +17,7 @@ mod stage;
 pub use aggregate::exec::HashAggregateExec;
 pub use aggregate::rule::HashAggregates;
 pub use join::exec::UnchainedHashJoinExec;
-pub use join::filter::{KeysOfJoin, is_of_join, keys_of_join};
+pub use join::filter::{KeysOfJoin, is_in_vain, is_of_join, keys_of_join};
 pub use join::handing_down::is_clear;
 pub use join::rule::HashJoins;
 pub use null_extended::NullExtensions;

@@ -500,21 +500,27 @@ struct Told {
     filter: Arc<dyn PhysicalExpr>,
     looked_at: usize,
     passed: usize,
+    /// Another stream has found out.
+    is_in_vain: bool,
 }
 
 impl Told {
     fn new(filter: Arc<dyn PhysicalExpr>) -> Self {
-        Self { filter, looked_at: 0, passed: 0 }
+        Self { filter, looked_at: 0, passed: 0, is_in_vain: false }
     }
 
     /// The rows that the join can use; all rows, if the filter removes too few.
     fn leave_out(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
-        if self.looked_at >= TRIED_ROWS && self.passed * 100 > self.looked_at * TOO_MANY {
+        let leaves_few_out = self.looked_at >= TRIED_ROWS && self.passed * 100 > self.looked_at * TOO_MANY;
+        if self.is_in_vain || leaves_few_out {
             return Ok(batch);
         }
         let value = match self.filter.evaluate(&batch)? {
-            // As long as nothing is known.
-            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => return Ok(batch),
+            // As long as nothing is known, or when it is known not to pay: then all of it is left, the bounds of the keys too.
+            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => {
+                self.is_in_vain = ashlar_operators::is_in_vain(&self.filter)?;
+                return Ok(batch);
+            }
             value => value.into_array(batch.num_rows())?,
         };
         let passed = datafusion::common::cast::as_boolean_array(&value)?;

@@ -85,6 +85,17 @@ pub fn keys_of_join(
     Ok(KeysOfJoin::Among(may_match.keys.iter().cloned().zip(values).collect()))
 }
 
+/// Whether a filter that a join of ours has given to a scan has left too few rows out, in whichever streams it was asked, to be asked again.
+///
+/// # Errors
+/// None that is known: the engine's way to put columns in their places.
+pub fn is_in_vain(filter: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    let Some(told) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() else { return Ok(false) };
+    let current = told.current()?;
+    let known = may_match_in(&current).and_then(|may_match| may_match.known.as_ref());
+    Ok(known.is_some_and(|known| known.is_in_vain()))
+}
+
 /// The part of a filter that knows the table, where all of the filter has to be met.
 fn may_match_in(filter: &Arc<dyn PhysicalExpr>) -> Option<&MayMatch> {
     if let Some(found) = filter.downcast_ref::<MayMatch>() {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::join::filter::{KeysOfJoin, keys_of_join};
+use crate::join::filter::{KeysOfJoin, is_in_vain, keys_of_join};
 
 /// A join that tells scans what it finds, where it may.
 fn telling(join: &HashJoinExec, secret: Option<Secret>) -> Arc<dyn ExecutionPlan> {
@@ -116,6 +116,24 @@ fn most_rows_without_a_match_are_left_out() {
             let left_over = passed(&told(&plan).unwrap(), &right).num_rows();
             assert!(left_over < 500, "{rows} {keys:?}: {left_over} of 5000");
         }
+    }
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_out_is_in_vain_for_all_that_ask_it() {
+    let runtime = runtime();
+    let left = made(Rows { count: 1000, keys: 100, null: 0, seed: 1, ..NONE });
+    for (keys, is_useful) in [(100, false), (1 << 30, true)] {
+        let right = made(Rows { count: 5000, keys, null: 0, seed: 2, ..NONE });
+        let plan = telling(&inner(vec!["int"], &left, &right), None);
+        let said = plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap();
+        let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(said);
+        assert!(!is_in_vain(&filter).unwrap(), "nothing is known yet");
+        let _outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
+        for _ in 0..100 {
+            assert_eq!(passed(&filter, &right).num_rows() == right.num_rows(), !is_useful);
+        }
+        assert_eq!(is_in_vain(&filter).unwrap(), !is_useful);
     }
 }
 
