@@ -27,7 +27,7 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 
 pub(crate) use self::bound::{Bounds, Purpose};
-use self::line::Lines;
+use self::line::{Counts, Lines};
 pub(crate) use self::session_keep::Held;
 pub use self::session_keep::Keep;
 use self::session_keep::Ticket;
@@ -169,19 +169,17 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
-        let backend = match fitting {
-            Some(backend) => backend,
+        let (backend, since) = match fitting {
+            Some(backend) => (backend, since),
             None => {
                 let made = self.connect(server, mapping, settings).await?;
                 if let Some(card) = &made.card {
                     card.lend();
                 }
-                made
+                (made, clock::monotonic())
             }
         };
-        if let Some(line) = self.lines.lock().get_mut(&server.name) {
-            line.counts.lent += 1;
-        }
+        slot.count(|counts| counts.lent += 1);
         Ok(Lease { backend: Some(backend), slot, home: None, since })
     }
 
@@ -322,12 +320,11 @@ struct Slot {
 }
 
 impl Slot {
-    /// Counts what is not counted when the place is given back, for a session may keep it for long.
-    fn count_use(&mut self) {
-        let used = std::mem::take(&mut self.used);
+    /// Counts something in its line.
+    fn count(&self, count: impl FnOnce(&mut Counts)) {
         let Some(line) = self.line else { return };
         if let Some(line) = self.pool.lines.lock().at(line) {
-            line.counts.used += used;
+            count(&mut line.counts);
         }
     }
 
@@ -378,7 +375,9 @@ impl Lease {
             drop(backend.take_notices());
             match self.home.take() {
                 Some(ticket) => {
-                    self.slot.count_use();
+                    // Now, for the session may keep it for long.
+                    let used = std::mem::take(&mut self.slot.used);
+                    self.slot.count(|counts| counts.used += used);
                     ticket.give(backend, self.slot.take());
                 }
                 None => {

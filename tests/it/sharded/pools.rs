@@ -84,9 +84,9 @@ fn how_long_a_session_uses_what_it_keeps_is_told_after_each_statement() {
     let (fleet, mut watcher) = fleet(2, "pool_mode = \"session\"");
     let mut client = fleet.client();
     done(&mut client, "INSERT INTO t VALUES (1, 'a')");
-    let before: u64 = told(&mut watcher, "used_ms").parse().unwrap();
+    let [before, lent]: [u64; 2] = ["used_ms", "lent"].map(|column| told(&mut watcher, column).parse().unwrap());
     assert_eq!(rows(&mut client, "SELECT k, pg_sleep(0.2) FROM t WHERE k = 1").len(), 1);
-    tells(&mut watcher, &format!("used_ms >= {}", before + 200), "t");
+    tells(&mut watcher, &format!("used_ms >= {}, lent = {}", before + 200, lent + 1), "t t");
 }
 
 /// Clients by the thread that has their connections, so many of each of two threads.

@@ -152,11 +152,11 @@ pub(super) const SUITE: Suite = Suite {
             steps: &[
                 Step {
                     name: "100",
-                    words: "kv-memory --keys {keys} --value-bytes 100 --churn {churn} --repeat 1 --target ashlar,redis,valkey",
+                    words: "kv-memory --keys {keys} --value-bytes 100 --churn {churn} --target ashlar,redis,valkey",
                 },
                 Step {
                     name: "8",
-                    words: "kv-memory --keys {keys} --value-bytes 8 --churn {churn} --repeat 1 --target ashlar,redis,valkey",
+                    words: "kv-memory --keys {keys} --value-bytes 8 --churn {churn} --target ashlar,redis,valkey",
                 },
             ],
             rows: &[
@@ -201,7 +201,7 @@ pub(super) const SUITE: Suite = Suite {
             ],
             rows: &[
                 Row {
-                    what: "bytes an entry beside the grids, {keys} keys of 16 B, values of 100 B",
+                    what: "bytes an entry beside Hazelcast and Geode (once), {keys} keys of 16 B, values of 100 B",
                     wanted: "shown",
                     of: &["100"],
                     shown: Shown::Entries { after: "fresh" },
@@ -213,7 +213,7 @@ pub(super) const SUITE: Suite = Suite {
                     shown: Shown::Change { from: "fresh", to: "churned" },
                 },
                 Row {
-                    what: "bytes an entry beside the grids, {keys} keys of 16 B, values of 8 B",
+                    what: "bytes an entry beside Hazelcast and Geode (once), {keys} keys of 16 B, values of 8 B",
                     wanted: "shown",
                     of: &["8"],
                     shown: Shown::Entries { after: "fresh" },

@@ -68,7 +68,7 @@ fn facts(length: Length, runs: &[Run], took: Option<f64>) -> String {
         cores,
         versions(runs),
         format!(
-            "{} length: medians of {rounds} interleaved repetitions, bytes an entry of one; windows of {windows} s{}",
+            "{} length: medians of {rounds} interleaved repetitions, but one where a row says once; windows of {windows} s{}",
             length.name(),
             took.map_or_else(String::new, |took| format!("; {} in all, servers started and filled", spoken(took)))
         ),

@@ -112,7 +112,7 @@ impl Inbox {
     /// How many bytes have been read. While none come there is no buffer for them.
     fn poll_fill(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.bytes.capacity() == 0 {
-            self.bytes = spare::take();
+            self.bytes = spare::take(&spare::INCOMING);
         }
         if self.bytes.capacity() - self.bytes.len() < READ_BYTES {
             if self.start > 0 {
@@ -125,7 +125,7 @@ impl Inbox {
         // between two looks, so that each may have another buffer.
         let polled = pin!(stream.read_buf(&mut self.bytes)).poll(context);
         if polled.is_pending() && self.bytes.is_empty() && self.bytes.capacity() <= KEEP_BYTES {
-            spare::give(std::mem::take(&mut self.bytes));
+            spare::give(&spare::INCOMING, std::mem::take(&mut self.bytes));
         }
         polled
     }
@@ -156,7 +156,7 @@ impl Outbox {
     /// Where messages are appended.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
-            self.bytes = spare::take();
+            self.bytes = spare::take(&spare::OUTGOING);
         }
         &mut self.bytes
     }
@@ -176,7 +176,7 @@ impl Outbox {
     /// Appends a part of a message, of which so many bytes are still to come. What was appended before is whole, or parts of the same.
     pub(crate) fn append_part(&mut self, part: &[u8], left: usize) {
         self.seal();
-        self.bytes.extend_from_slice(part);
+        self.buffer().extend_from_slice(part);
         self.owed = left;
         self.seal();
     }
@@ -215,12 +215,7 @@ impl Outbox {
         }
         self.sent = 0;
         self.sealed = 0;
-        // One of those that are sent as often as they are full stays, with all that it has room for.
-        if self.bytes.capacity() > KEEP_BYTES && self.bytes.capacity() <= KEEP_BYTES * 2 {
-            self.bytes.clear();
-        } else {
-            spare::give(std::mem::take(&mut self.bytes));
-        }
+        spare::give(&spare::OUTGOING, std::mem::take(&mut self.bytes));
         Ok(true)
     }
 

@@ -10,6 +10,11 @@ use ashlar_base::{Error, Result};
 use super::value::{self, Total};
 use super::{Aggregate, Deviation, Field, Ranks, TextOrder, broken, cells};
 
+/// What a text takes that is kept, of so many bytes: tables grow by doubling.
+fn paid(kept: usize) -> usize {
+    if kept > 0 { 2 * (kept + 64) } else { 0 }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -93,12 +98,7 @@ impl Groups {
             }
         }
         let at = match self.index.get(self.key.as_slice()) {
-            Some(at) => {
-                if self.is_undecided {
-                    self.bytes += 2 * (body.len() + 64);
-                }
-                *at
-            }
+            Some(at) => *at,
             None => {
                 let (at, row) = (self.rows.len(), self.row()?);
                 self.rows.push(row);
@@ -111,7 +111,10 @@ impl Groups {
         if self.is_added_once {
             return self.add_new(at, body);
         }
-        self.rows[at].iter_mut().zip(cells(body)).try_for_each(|(total, cell)| total.add(cell?))
+        for (total, cell) in self.rows[at].iter_mut().zip(cells(body)) {
+            self.bytes += paid(total.add(cell?)?);
+        }
+        Ok(())
     }
 
     /// Adds a row to a group, but for columns that are added once for each value of another one and have been for the row's.
@@ -141,7 +144,7 @@ impl Groups {
                 self.bytes += 2 * (self.key.len() + 64);
                 self.added.insert(self.key.as_slice().into());
             }
-            self.rows[at][column].add(cell)?;
+            self.bytes += paid(self.rows[at][column].add(cell)?);
         }
         Ok(())
     }

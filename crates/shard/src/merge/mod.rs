@@ -3,7 +3,8 @@
 //! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
 //! it holds one row of each source, and never more but for one of each group, and the values of it that are added once. Values are decoded only
 //! where they are compared or added. Groups that come sorted by what tells them apart are put together one after the other, so that one of them
-//! is held. Texts of which only a server knows the order are compared by the ranks that it has given them.
+//! is held. Texts of which only a server knows the order are compared by the ranks that it has given them; until then all of a group are kept of
+//! which one may be the least or the greatest.
 
 mod computed;
 mod decimal;

@@ -1,7 +1,7 @@
 //! Values as far as a merge has to understand them: in which order they are, and what their sum is.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::{binary, text};
@@ -278,7 +278,7 @@ enum Sum {
     /// The least or the greatest, with its bytes.
     Extreme(Comparable, Vec<u8>),
     /// One of these texts, which have no ranks yet, is the least or the greatest.
-    Undecided(Vec<Vec<u8>>),
+    Undecided(HashSet<Box<[u8]>>),
     /// What all rows of the group have, as it came.
     Group(Vec<u8>),
 }
@@ -355,26 +355,35 @@ impl Total {
         self.so_far = Some(Sum::Extreme(next, bytes.to_vec()));
     }
 
-    /// One more partial result.
-    pub(super) fn add(&mut self, cell: Option<&[u8]>) -> Result<()> {
+    /// One more partial result. Returns how many bytes are kept of it beside what there was.
+    pub(super) fn add(&mut self, cell: Option<&[u8]>) -> Result<usize> {
         // A shard without rows has no sum.
-        let Some(bytes) = cell else { return Ok(()) };
+        let Some(bytes) = cell else { return Ok(0) };
+        if self.is_ranked() {
+            return Ok(self.keep_undecided(bytes));
+        }
+        self.add_known(bytes).map(|()| 0)
+    }
+
+    /// One more text, without a rank.
+    fn keep_undecided(&mut self, text: &[u8]) -> usize {
+        let so_far = self.so_far.get_or_insert_with(|| Sum::Undecided(HashSet::new()));
+        match so_far {
+            Sum::Undecided(texts) if !texts.contains(text) => {
+                texts.insert(text.into());
+                text.len()
+            }
+            _ => 0,
+        }
+    }
+
+    fn add_known(&mut self, bytes: &[u8]) -> Result<()> {
         let next = match self.aggregate {
             Aggregate::Average { .. } | Aggregate::Deviation(_) | Aggregate::Value | Aggregate::Computed => {
                 return Ok(());
             }
             Aggregate::Group | Aggregate::Alike if self.so_far.is_some() => return Ok(()),
             Aggregate::Group | Aggregate::Alike => Sum::Group(bytes.to_vec()),
-            Aggregate::Min | Aggregate::Max if self.is_ranked() => {
-                let mut texts = match self.so_far.take() {
-                    Some(Sum::Undecided(texts)) => texts,
-                    _ => Vec::new(),
-                };
-                if !texts.iter().any(|text| text == bytes) {
-                    texts.push(bytes.to_vec());
-                }
-                Sum::Undecided(texts)
-            }
             Aggregate::Min | Aggregate::Max => {
                 self.keep_extreme(Comparable::read(self.field, bytes)?, bytes);
                 return Ok(());

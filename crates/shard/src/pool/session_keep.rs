@@ -69,6 +69,7 @@ impl Keep {
         if !(is_as_declared(&backend, server, mapping) && backend.is_clean()) {
             return Err(lost(&server.name));
         }
+        slot.count(|counts| counts.lent += 1);
         // From here on it comes back, or is lost and told of, where this is dropped too.
         let mut lease = Lease { backend: Some(backend), slot, home: Some(ticket), since: clock::monotonic() };
         match pool.adopt(&mut lease, settings).await {

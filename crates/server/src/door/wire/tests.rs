@@ -45,7 +45,7 @@ async fn a_big_message_leaves_no_big_buffer_behind() {
 async fn a_connection_that_waits_has_no_buffers() {
     let (mut server, mut client) = connection().await;
     let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
-    for length in [5, 7000, READ_BYTES] {
+    for length in [5, 7000, READ_BYTES, KEEP_BYTES, 2 * KEEP_BYTES, 1 << 20] {
         client.write_all(&vec![1; length]).await.expect("a server");
         while inbox.unread().len() < length {
             assert!(inbox.fill(&mut server).await.expect("a client"));
