@@ -152,11 +152,11 @@ pub(super) const SUITE: Suite = Suite {
             steps: &[
                 Step {
                     name: "100",
-                    words: "kv-memory --keys {keys} --value-bytes 100 --churn {churn} --target ashlar,redis,valkey",
+                    words: "kv-memory --keys {keys} --value-bytes 100 --churn {churn} --repeat {entry-repeats} --target ashlar,redis,valkey",
                 },
                 Step {
                     name: "8",
-                    words: "kv-memory --keys {keys} --value-bytes 8 --churn {churn} --target ashlar,redis,valkey",
+                    words: "kv-memory --keys {keys} --value-bytes 8 --churn {churn} --repeat {entry-repeats} --target ashlar,redis,valkey",
                 },
             ],
             rows: &[

@@ -183,6 +183,7 @@ impl Length {
             // The end of a query beside, which begins with the warm-up, and the beginning of the next.
             "beside-window" => self.pick(1, 8, 8),
             "churn" => self.pick(2, 20, 20),
+            "entry-repeats" => self.pick(1, 1, 5),
             _ => return None,
         })
     }

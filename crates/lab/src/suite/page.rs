@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::drive::filled_in;
 use super::figures::Shape;
 use super::numbers::spoken;
 use super::{Length, Suite};
@@ -68,8 +69,9 @@ fn facts(length: Length, runs: &[Run], took: Option<f64>) -> String {
         cores,
         versions(runs),
         format!(
-            "{} length: medians of {rounds} interleaved repetitions, but one where a row says once; windows of {windows} s{}",
+            "{} length: medians of {rounds} interleaved repetitions, bytes an entry of {}, and of one where a row says once; windows of {windows} s{}",
             length.name(),
+            filled_in("{entry-repeats}", length),
             took.map_or_else(String::new, |took| format!("; {} in all, servers started and filled", spoken(took)))
         ),
         disturbance(runs),
