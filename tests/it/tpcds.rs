@@ -38,7 +38,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { query: "q47", factor: 16, operators: SORTS },
     Exception { query: "q51", factor: 16, operators: SORTS },
     Exception { query: "q57", factor: 16, operators: SORTS },
-    Exception { query: "q67", factor: 8, operators: SORTS },
+    Exception { query: "q67", factor: 16, operators: SORTS },
 ];
 
 /// The engine's sorts, which keep room for merging what they have in files.
