@@ -57,7 +57,7 @@ async fn a_connection_that_waits_has_no_buffers() {
         inbox.consume(1);
         outbox.buffer().extend_from_slice(&vec![2; length]);
         outbox.seal();
-        outbox.flush(&mut server).await.expect("a client");
+        outbox.flush(&server).await.expect("a client");
         assert!(inbox.fill(&mut server).now_or_never().is_none());
         assert_eq!((inbox.bytes.capacity(), outbox.bytes.capacity()), (0, 0));
         let mut answer = vec![0; length];

@@ -127,17 +127,14 @@ fn many_rows_of_others_are_not_looked_at_one_by_one() {
 /// Nothing is written when the time of a row comes.
 #[test]
 fn rows_whose_time_has_come_are_looked_at() {
-    let own = |region: &Region| put_until(region, 3, START_MILLIS + 500);
-    let lives: [(LifeOptions, fn(&Region)); 3] = [
-        (LifeOptions::default(), own),
-        (LifeOptions { ttl_ms: 500, ..LifeOptions::default() }, |_| {}),
-        (LifeOptions { max_idle_ms: 500, ..LifeOptions::default() }, |_| {}),
-    ];
-    for (life, put_more) in lives {
+    let none = LifeOptions::default();
+    for life in [none, LifeOptions { ttl_ms: 500, ..none }, LifeOptions { max_idle_ms: 500, ..none }] {
         let looks_at_all = |passing: i64| {
             let world = World::new(1, 64, life);
             (0..KEYS).for_each(|id| put(&world.region, id, 0));
-            put_more(&world.region);
+            if life == none {
+                put_until(&world.region, 3, START_MILLIS + 500);
+            }
             let mut writes = WriteSet::new();
             let snapshot = world.store.snapshot();
             (0..KEYS).for_each(|id| writes.upsert(&world.region, 1, &snapshot, &row(id, 1)).unwrap());
