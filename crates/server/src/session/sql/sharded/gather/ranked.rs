@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Groups that are put together all at once have their texts ranked together, when all of them are there: those that they are sorted by, and
-//! those of which the least or the greatest is wanted. Called by `gather`. That shard sends its rows in portions, so that its connection is free between them: a second one to the same server,
+//! those of which the least or the greatest is wanted.
+//!
+//! Called by `gather`. That shard sends its rows in portions, so that its connection is free between them: a second one to the same server,
 //! beside the first, is what sessions that have all of them would wait for forever. Nothing is compared by ranks unless all shards have said
 //! that the collation is the same on each of them, its version too, and that texts are equal to it only where their bytes are.
 
