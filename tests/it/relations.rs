@@ -43,7 +43,16 @@ fn fill(client: &mut pg::Connection, placements: &[String; TABLES.len()]) {
 /// The queries of a seed to PostgreSQL and to a server, where the tables are placed so: what stands behind each one's definition.
 pub(crate) fn agree(client: &mut pg::Connection, placements: &[String; TABLES.len()]) {
     let oracle = Postgres::start().unwrap();
-    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    agree_with(pg::Connection::connect(oracle.address()).unwrap(), client, placements, REFUSED_PERCENT_MAX);
+}
+
+/// The same with this one of PostgreSQL, where of a hundred answers so many may be refusals.
+pub(crate) fn agree_with(
+    mut alone: pg::Connection,
+    client: &mut pg::Connection,
+    placements: &[String; TABLES.len()],
+    refused_percent_max: usize,
+) {
     alone.query(PATIENCE).unwrap();
     fill(&mut alone, &IN_MEMORY);
     fill(client, placements);
@@ -77,7 +86,7 @@ pub(crate) fn agree(client: &mut pg::Connection, placements: &[String; TABLES.le
     let told = refused.join("\n");
     eprintln!("{answers} answers, {with_rows} of them with rows; refused:\n{told}");
     crate::slt::report(&wrong);
-    assert!(100 * refused.len() <= REFUSED_PERCENT_MAX * answers, "{} of {answers} were refused", refused.len());
+    assert!(100 * refused.len() <= refused_percent_max * answers, "{} of {answers} were refused", refused.len());
     assert!(100 * with_rows >= WITH_ROWS_PERCENT_MIN * answers, "only {with_rows} of {answers} had rows");
 }
 

@@ -133,7 +133,8 @@ impl CopyPlan {
                 format!("SELECT {list} FROM {}", quoted(&name))
             }
         };
-        let select = SelectPlan::new(&Planner::new(engine, catalog), crate::select::parse(&text)?, &[])?;
+        let planner = Planner::new(engine, catalog).of_text(&text);
+        let select = SelectPlan::new(&planner, crate::select::parse(&text)?, &[])?;
         Ok(Self::Out { select: Box::new(select), options })
     }
 }

@@ -37,6 +37,7 @@ use crate::held_filters;
 use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::resources::StatementResources;
+use crate::sharded::collation::WithRanks;
 use crate::sharded::{Asking, ShardAggregates, ShardFirstRows};
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::whole_orders::WHOLE_ORDERS;
@@ -402,6 +403,7 @@ fn session_state(
         .with_config(session)
         .with_optimizer_rules(ashlar_functions::inference::optimizer_rules())
         .with_physical_optimizer_rules(physical)
+        .with_query_planner(Arc::new(WithRanks))
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.
         .with_expr_planners(ashlar_functions::expr_planners(zone))

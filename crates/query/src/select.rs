@@ -41,6 +41,7 @@ use crate::index_plan::IndexPlan;
 use crate::parameters;
 use crate::program::{self, Program};
 use crate::resources::StatementResources;
+use crate::sharded::collation::{self, TextOrder};
 use crate::sharded::{self, sizes, transaction_reads};
 use crate::short_plan::ShortPlan;
 
@@ -141,6 +142,9 @@ pub struct SelectPlan {
     pub short: Option<Arc<ShortPlan>>,
     /// The physical plan, if it can be run again.
     ready: Arc<Ready>,
+    /// The plan that no rule of the optimiser has seen, where the order of texts of shards decides and is the one that their servers have:
+    /// where that is not the order of bytes it compares ranks in their place.
+    in_servers_order: Option<Arc<LogicalPlan>>,
 }
 
 /// How far a plan has been optimised.
@@ -247,7 +251,7 @@ impl SelectPlan {
     pub fn new(planner: &Planner<'_>, statement: AstStatement, declared: &[u32]) -> Result<Self> {
         let candidates = unread::candidates(&statement)?;
         let plan = planner.logical(statement, declared)?;
-        let mut planned = Self::from_logical(planner.state, plan)?;
+        let mut planned = Self::planned(planner.state, plan, planner.is_without_collations())?;
         let parameters = (&mut planned.parameter_types, &mut planned.parameters_used);
         if unread::add_types(planner, candidates, declared, parameters)? {
             // It was made for fewer.
@@ -261,11 +265,16 @@ impl SelectPlan {
     /// # Errors
     /// As [`Self::new`].
     pub fn from_logical(state: &SessionState, plan: LogicalPlan) -> Result<Self> {
+        Self::planned(state, plan, false)
+    }
+
+    fn planned(state: &SessionState, plan: LogicalPlan, is_without_collations: bool) -> Result<Self> {
         let (plan, parameter_types, parameters_used) = parameters::settle(plan)?;
         let plan =
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
         let plan = signed_outputs(plan)?;
-        let plan = sharded::collation::told(plan).map_err(from_datafusion)?;
+        let (plan, orders_text) = collation::told(plan).map_err(from_datafusion)?;
+        let in_servers_order = (orders_text && is_without_collations).then(|| Arc::new(plan.clone()));
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
         let (plan, stage) = match (parameter_types.is_empty(), reads_clock) {
@@ -287,6 +296,7 @@ impl SelectPlan {
             indexed: None,
             short: None,
             ready: Arc::default(),
+            in_servers_order,
         };
         let short = planned.short_plan(state);
         Ok(Self { short: short.map(Arc::new), ..planned })
@@ -325,15 +335,18 @@ impl SelectPlan {
         if is_ready && let Some(plan) = self.ready.take(state).map_err(from_datafusion)? {
             return Ok(plan);
         }
+        let ranked = self.ranked(resources).await?;
+        let is_ready = is_ready && ranked.is_none();
         let plan = if is_ready {
             self.plan.clone()
         } else {
+            let (plan, stage) = ranked.map_or_else(|| (self.plan.clone(), self.stage), |plan| (plan, Stage::Analysed));
             let plan = if self.parameter_types.is_empty() {
-                self.plan.clone()
+                plan
             } else {
                 let has_null = values.iter().any(|value| matches!(value, Value::Null));
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
-                let plan = self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?;
+                let plan = plan.replace_params_with_values(&values).map_err(from_datafusion)?;
                 limits::none_negative(&plan).map_err(from_datafusion)?;
                 if has_null { nulls_apart(plan).map_err(from_datafusion)? } else { plan }
             };
@@ -342,7 +355,7 @@ impl SelectPlan {
             } else {
                 plan
             };
-            if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
+            if stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
         let unknown = sizes::unknown(&plan)?;
         if !unknown.is_empty() {
@@ -369,6 +382,17 @@ impl SelectPlan {
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
         let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
         settle(plan).and_then(runnable).map_err(from_datafusion)
+    }
+
+    /// The plan that compares ranks of texts, where the servers that it reads have another order of them than that of bytes. `None`: it compares
+    /// texts themselves, or not at all; a scan refuses what would be compared in the wrong order.
+    async fn ranked(&self, resources: &StatementResources) -> Result<Option<LogicalPlan>> {
+        let Some(plan) = &self.in_servers_order else { return Ok(None) };
+        let mut at_work = resources.turn().work().await?;
+        match Box::pin(at_work.wait(collation::order(plan, resources))).await?? {
+            TextOrder::Bytes => Ok(None),
+            TextOrder::Ranks(ranker) => collation::ranked(LogicalPlan::clone(plan), &ranker).map_err(from_datafusion),
+        }
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -445,6 +469,7 @@ impl SelectPlan {
             indexed: None,
             short: None,
             ready: Arc::default(),
+            in_servers_order: None,
             ..self.clone()
         })
     }
@@ -468,7 +493,8 @@ impl SelectPlan {
         let plan = plan.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
         // The limit is still to be moved to where it saves work.
         let stage = if self.stage == Stage::Optimised { Stage::General } else { self.stage };
-        Ok(Self { plan, stage, indexed: None, short: None, ready: Arc::default(), ..self.clone() })
+        let none = Self { indexed: None, short: None, ready: Arc::default(), in_servers_order: None, ..self.clone() };
+        Ok(Self { plan, stage, ..none })
     }
 
     /// Whether it contains a volatile function.
@@ -495,7 +521,7 @@ impl SelectPlan {
     pub fn bytes(&self) -> Result<usize> {
         let mut bytes = size_of::<Self>();
         // Of a plan that is ready its physical one may be kept as well, which has as many nodes.
-        let copies = if self.stage == Stage::Optimised { 2 } else { 1 };
+        let copies = if self.stage == Stage::Optimised { 2 } else { 1 } + usize::from(self.in_servers_order.is_some());
         let walked = each_node_with_subqueries(&self.plan, |node| {
             bytes += copies * (NODE_BYTES + node.schema().fields().len() * FIELD_BYTES);
             if self.stage == Stage::Optimised {

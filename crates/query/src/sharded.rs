@@ -36,6 +36,7 @@ pub(crate) mod transaction_reads;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ashlar_base::{Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
@@ -71,6 +72,8 @@ pub struct ShardedTable {
     pub(crate) fleet: Arc<Fleet>,
     /// How many rows they have of it.
     pub(crate) sizes: sizes::Sizes,
+    /// All of its servers have said that their texts are in the order of their bytes. Whoever reads it looks again.
+    pub(crate) is_in_bytes: AtomicBool,
     /// What COMMENT says of it.
     pub(crate) comments: comments::TableComments,
 }

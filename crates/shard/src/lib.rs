@@ -10,6 +10,7 @@
 
 pub mod backend;
 pub mod catalog;
+pub mod collation;
 pub mod deadlock;
 pub mod fleet;
 pub mod health;

@@ -39,7 +39,7 @@ impl Type {
                 ("NULL::int", None),
             ],
             Text => {
-                &[("'a'", Some("a")), ("'b'", Some("b")), ("''", Some("")), ("'cc'", Some("cc")), ("NULL::text", None)]
+                &[("'a'", Some("a")), ("'b'", Some("b")), ("''", Some("")), ("'Ab'", Some("Ab")), ("NULL::text", None)]
             }
             Date => &[
                 ("DATE '2024-01-01'", Some("2024-01-01")),

@@ -1,9 +1,10 @@
 //! The order of texts is that of the servers' collation, or there is no answer.
 
 use super::*;
+use crate::comparison::{Protocol, Verdict, ask, judge};
 
-/// The same shards with databases whose collation is not that of bytes.
-fn with_icu(shards: usize) -> (Fleet, Postgres, pg::Connection) {
+/// Shards with databases whose collation is not that of bytes, and one such server alone.
+pub(super) fn with_icu(shards: usize) -> (Fleet, Postgres, pg::Connection) {
     let fleet = Fleet::start(shards);
     let oracle = Postgres::start().unwrap();
     let make = "CREATE DATABASE icu LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8' TEMPLATE template0";
@@ -72,15 +73,94 @@ fn texts_of_several_shards_are_never_in_another_order_than_those_of_one_server()
     ] {
         assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
     }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn the_engine_compares_texts_as_the_servers_do() {
+    let (mut fleet, _oracle, mut alone) = with_icu(3);
+    fleet.ashlar.expect_log(&["a plan was refused"]);
+    let mut client = fleet.client();
+    let columns = "k int PRIMARY KEY, v text, g int, c char(5)";
+    done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    fill(&mut [&mut alone, &mut client]);
+    for sql in ["UPDATE t SET c = left(v, 4)", "INSERT INTO t VALUES (30, 'b', 7, 'B'), (31, 'B', 7, 'b')"] {
+        done(&mut alone, sql);
+        done(&mut client, sql);
+    }
     for sql in [
-        "SELECT g, max(v) FROM t GROUP BY g HAVING max(v) > 'm'",
-        "SELECT a.k FROM t a JOIN t b ON a.g = b.g AND a.v < b.v",
-        "SELECT k, rank() OVER (ORDER BY v) FROM t",
-        "SELECT k, (SELECT max(v) FROM t u) FROM t WHERE k = 3",
+        // Rows, joined.
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v, b.v DESC, a.k",
+        "SELECT a.v, b.v FROM t a LEFT JOIN t b ON a.g = b.g AND a.k < b.k ORDER BY b.v NULLS FIRST, a.v DESC, b.k, a.k LIMIT 17 OFFSET 3",
+        "SELECT left(a.v, 3) || b.v AS w FROM t a JOIN t b ON a.g = b.g ORDER BY w, a.k, b.k",
+        "SELECT DISTINCT a.v FROM t a JOIN t b ON a.g = b.g ORDER BY a.v DESC NULLS LAST",
+        "SELECT a.c FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.c, a.k",
+        "SELECT a.c, count(*) FROM t a JOIN t b ON a.g = b.g GROUP BY a.c ORDER BY a.c DESC",
+        "SELECT v FROM t UNION SELECT lower(v) FROM t ORDER BY 1",
+        "SELECT v FROM t a WHERE g IN (SELECT g FROM t b WHERE k < 9) ORDER BY a.v",
+        "WITH w AS (SELECT a.v, b.k FROM t a JOIN t b ON a.k = b.k + 2) SELECT v FROM w ORDER BY v, k",
+        // Windows.
+        "SELECT k, rank() OVER (ORDER BY v) FROM t ORDER BY k",
+        "SELECT k, row_number() OVER (PARTITION BY g ORDER BY v DESC NULLS LAST, k), sum(k) OVER (ORDER BY v, k) FROM t ORDER BY k",
+        "SELECT v, lag(v) OVER (ORDER BY v, k), first_value(v) OVER (PARTITION BY g ORDER BY v NULLS FIRST, k) FROM t ORDER BY v, k",
+        "SELECT v, dense_rank() OVER (ORDER BY lower(v)) AS r FROM t ORDER BY r DESC, v, k",
+        "SELECT * FROM (SELECT k, v, rank() OVER (PARTITION BY g ORDER BY v) AS r FROM t) s WHERE r < 3 ORDER BY v, k",
+        // Groups and aggregates.
+        "SELECT g, max(v) FROM t GROUP BY g HAVING max(v) > 'm' ORDER BY g",
+        "SELECT a.g, min(a.v), max(b.v), max(a.v) FILTER (WHERE b.k > 3) FROM t a JOIN t b ON a.g = b.g GROUP BY a.g ORDER BY 1",
+        "SELECT min(a.v), max(a.v || b.v), count(DISTINCT a.v) FROM t a JOIN t b ON a.g = b.g",
+        "SELECT max(a.v) FROM t a JOIN t b ON a.k = b.k + 1000",
+        "SELECT a.g, min(DISTINCT a.v) FROM t a JOIN t b ON a.k = b.k + 1 GROUP BY GROUPING SETS ((a.g), ()) ORDER BY a.g",
         "SELECT string_agg(v, ',' ORDER BY v) FROM t",
+        "SELECT g, string_agg(v, ',' ORDER BY v DESC, k), array_agg(k ORDER BY v NULLS FIRST, k) FROM t GROUP BY g ORDER BY g",
+        "SELECT count(*) FILTER (WHERE a.v < b.v), sum(CASE WHEN a.v >= 'b' THEN 1 ELSE 0 END) FROM t a JOIN t b ON a.g = b.g",
+        "SELECT a.v < 'b' AS is_low, count(*) FROM t a JOIN t b ON a.g = b.g GROUP BY 1 ORDER BY 1",
+        "SELECT k, (SELECT max(v) FROM t u) FROM t WHERE k = 3",
+        // The first row of each.
         "SELECT DISTINCT ON (g) g, v FROM t ORDER BY g, v",
+        "SELECT DISTINCT ON (v) v, k FROM t ORDER BY v DESC NULLS LAST, k DESC",
+        "SELECT DISTINCT ON (lower(v)) v, lower(v), g FROM t ORDER BY lower(v), v DESC, k",
+        // Comparisons.
+        "SELECT a.k, b.k FROM t a JOIN t b ON a.g = b.g AND a.v < b.v ORDER BY 1, 2",
+        "SELECT a.k, b.k FROM t a, t b WHERE a.g = b.g AND a.v >= b.v AND a.k <> b.k ORDER BY 1, 2",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v < 'b' OR b.g = 1 ORDER BY 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v NOT BETWEEN 'a' AND 'B' ORDER BY 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v < 'z' AND a.v < 'B' ORDER BY 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v BETWEEN 'a' AND 'B' AND lower(b.v) >= 'A' ORDER BY 1",
+        "SELECT k FROM t WHERE g IN (SELECT g FROM t b WHERE v BETWEEN 'a' AND 'm') ORDER BY k",
+        "SELECT a.k, CASE WHEN a.v < b.v THEN 'less' WHEN a.v > 'B' THEN 'more' END FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY 1",
+        "SELECT a.k, a.v < 'B', a.v >= b.v AS is_more FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY is_more, 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE coalesce(a.v, 'x') >= nullif(b.v, 'B') OR a.k = 3 ORDER BY 1",
+        "SELECT CASE WHEN 'a' < 'B' THEN a.k END FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE (a.v, a.k) < (b.v, b.k + 1) ORDER BY 1",
+        "SELECT percentile_disc(0.4) WITHIN GROUP (ORDER BY a.v), mode() WITHIN GROUP (ORDER BY a.v DESC) FROM t a JOIN t b ON a.g = b.g",
+        "WITH RECURSIVE w AS (SELECT k, v FROM t WHERE k = 0 UNION ALL SELECT t.k, t.v FROM w JOIN t ON t.k = w.k + 1) SELECT * FROM w ORDER BY v, k",
+    ] {
+        for protocol in [Protocol::Simple, Protocol::Extended] {
+            let (found, expected) = (ask(&mut client, sql, protocol), ask(&mut alone, sql, protocol));
+            assert!(expected.error.is_none(), "{sql}: {:?}", expected.error);
+            if let Verdict::Different(how) = judge(sql, &expected, &found) {
+                panic!("{how}\n{sql}");
+            }
+            assert!(found.error.is_none(), "{sql}: {:?}", found.error);
+        }
+    }
+    // What is compared where ranks are not taken, or by another collation, or with texts of another home, has no answer.
+    done(&mut client, "CREATE TABLE here (k int PRIMARY KEY, v text)");
+    done(&mut client, "INSERT INTO here VALUES (1, 'a'), (2, 'B')");
+    for sql in [
         "SELECT greatest(v, 'm') FROM t a WHERE g IN (SELECT g FROM t b)",
-        "SELECT k FROM t WHERE g IN (SELECT g FROM t b WHERE v BETWEEN 'a' AND 'm')",
+        "SELECT k, max(v) OVER (ORDER BY k) FROM t",
+        "SELECT a.k FROM t a LEFT JOIN t b ON a.g = b.g AND a.v < b.v",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v < ANY (ARRAY['m', 'Z'])",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE ARRAY[a.v] < ARRAY['m']",
+        "SELECT a.k FROM t a WHERE EXISTS (SELECT FROM t b WHERE b.g = a.g AND b.v < a.v)",
+        "SELECT k FROM t a WHERE v > ALL (SELECT v FROM t b WHERE g = 1)",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v COLLATE \"C\"",
+        "SELECT t.k FROM t JOIN here ON t.k = here.k ORDER BY here.v",
+        "SELECT t.k FROM t JOIN here ON t.k = here.k ORDER BY t.v",
+        "SELECT string_agg(DISTINCT a.v, ',' ORDER BY a.v) FROM t a JOIN t b ON a.k = b.k + 1",
     ] {
         let error = refused(&mut client, sql);
         assert!(error.contains("0A000"), "{sql}: {error}");
@@ -184,7 +264,11 @@ fn texts_of_shards_with_different_collations_have_no_order() {
     }
     done(&mut client, &format!("CREATE TABLE t (k int PRIMARY KEY, v text, g int) {}", fleet.by("k")));
     fill(&mut [&mut client]);
-    for sql in ["SELECT k FROM t ORDER BY v, k", "SELECT k FROM t ORDER BY v DESC LIMIT 2"] {
+    for sql in [
+        "SELECT k FROM t ORDER BY v, k",
+        "SELECT k FROM t ORDER BY v DESC LIMIT 2",
+        "SELECT a.k FROM t a JOIN t b ON a.g = b.g ORDER BY a.v",
+    ] {
         let error = refused(&mut client, sql);
         assert!(error.contains("0A000") && error.contains("collation"), "{sql}: {error}");
     }

@@ -1,7 +1,7 @@
 //! Random queries of queries on shards; the grammar is that of tables in memory.
 
 use super::*;
-use crate::relations::{TABLES, agree};
+use crate::relations::{TABLES, agree, agree_with};
 
 fn agree_on(fleet: &mut Fleet, placements: &[String; TABLES.len()]) {
     // What the engine cannot plan it refuses, and says so.
@@ -27,4 +27,15 @@ fn random_queries_agree_where_tables_are_apart() {
     let [first, second, _] = TABLES;
     let placements = [fleet.by(first.key()), sharded_by(2, second.key()), String::new()];
     agree_on(&mut fleet, &placements);
+}
+
+#[test]
+fn random_queries_agree_where_texts_are_in_the_order_of_icu() {
+    let (mut fleet, _oracle, alone) = collation::with_icu(3);
+    fleet.ashlar.expect_log(&["a plan was refused"]);
+    let [first, second, third] = TABLES;
+    let placements = [fleet.by(first.key()), sharded_by(2, second.key()), fleet.by(third.key())];
+    // Sub-queries that compare a text with one of the row around them are refused there.
+    agree_with(alone, &mut fleet.client(), &placements, 8);
+    fleet.ashlar.check_log();
 }

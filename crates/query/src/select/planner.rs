@@ -46,6 +46,8 @@ pub struct Planner<'a> {
     pub catalog: &'a Arc<CatalogState>,
     /// The session's time zone.
     pub zone: Zone,
+    /// The statement says nothing of collations: texts are compared by those of their tables.
+    is_without_collations: bool,
     /// A table that is known to this statement only.
     pub(super) own: Option<(&'a str, Arc<dyn TableProvider>)>,
     /// The statement names the system column of tables.
@@ -64,11 +66,25 @@ impl<'a> Planner<'a> {
             state,
             catalog,
             zone,
+            is_without_collations: false,
             own: None,
             names_expiry: AtomicBool::default(),
             is_typing: AtomicBool::default(),
             sources: Mutex::default(),
         }
+    }
+
+    /// The same for a statement with this text.
+    #[must_use]
+    pub fn of_text(self, text: &str) -> Self {
+        const WORD: &[u8] = b"collate";
+        let names = text.as_bytes().windows(WORD.len()).any(|part| part.eq_ignore_ascii_case(WORD));
+        Self { is_without_collations: !names, ..self }
+    }
+
+    /// Whether it is known that the statement names no collation, which is not to be seen in its plan any more.
+    pub(super) fn is_without_collations(&self) -> bool {
+        self.is_without_collations
     }
 
     /// A planner that knows one more table by a name.

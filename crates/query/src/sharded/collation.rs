@@ -1,10 +1,16 @@
 //! The collation of shards. If the order of texts decides a result, a shard has to compare texts byte by byte as the
-//! engine does; a server with another collation is not read for such a plan.
+//! engine does; a server with another collation is not read for such a plan. If all servers have the same other one
+//! (`asked`), the plan is made anew so that it compares the ranks that one of them gives texts (`ranked`, `ranks`).
+
+mod asked;
+mod ranked;
+mod ranks;
 
 use std::any::Any;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use ashlar_functions::quantified::Quantified;
 use ashlar_functions::tree::{each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -13,33 +19,38 @@ use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionPara
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, SortExpr};
 
+pub(crate) use asked::{TextOrder, order};
+pub(crate) use ranked::ranked;
+pub(crate) use ranks::WithRanks;
+
 use super::table::ShardedProvider;
 
-/// Functions that compare their arguments.
-const COMPARING: [&str; 2] = ["greatest", "least"];
+/// Functions that compare their arguments, or what these are arrays of.
+const COMPARING: [&str; 6] = ["greatest", "least", "array_lt", "array_le", "array_gt", "array_ge"];
 
-/// Aggregates that compare what they are of.
-const CHOOSING: [&str; 4] = ["min", "max", "mode", "percentile_disc"];
+/// Aggregates that compare what they are of. Others that do, such as `mode`, are made of an ordered array.
+const CHOOSING: [&str; 2] = ["min", "max"];
 
-/// The plan, with its scans of shards told whether the order of texts decides in it.
+/// The plan, and whether the order of texts of shards decides in it, which its scans of them are told.
 ///
 /// # Errors
 /// As DataFusion's traversal.
-pub(crate) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(crate) fn told(plan: LogicalPlan) -> Result<(LogicalPlan, bool)> {
     let mut is_sharded = false;
     each_node_with_subqueries(&plan, |node| {
         is_sharded |= provider_of(node).is_some();
         Ok(if is_sharded { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !is_sharded || !orders_text(&plan)? {
-        return Ok(plan);
+        return Ok((plan, false));
     }
-    rewrite_nodes_with_subqueries(plan, |node| {
+    let told = rewrite_nodes_with_subqueries(plan, |node| {
         let Some(provider) = provider_of(&node) else { return Ok(Transformed::no(node)) };
         let LogicalPlan::TableScan(mut scan) = node else { return Ok(Transformed::no(node)) };
         scan.source = provider_as_source(Arc::new(provider.ordering_text()));
         Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-    })
+    })?;
+    Ok((told, true))
 }
 
 /// The sharded table that a node reads.
@@ -83,7 +94,11 @@ fn compares_text(expr: &Expr, schema: &DFSchema) -> bool {
             right,
         }) => is_text(left, schema) || is_text(right, schema),
         Expr::Between(between) => is_text(&between.expr, schema),
-        Expr::ScalarFunction(function) => COMPARING.contains(&function.func.name()) && any_text(&function.args),
+        Expr::ScalarFunction(function) => {
+            let quantified = function.func.inner().downcast_ref::<Quantified>();
+            let is_by_order = quantified.is_some_and(|quantified| !matches!(quantified.comparison.sign(), "=" | "<>"));
+            (is_by_order || COMPARING.contains(&function.func.name())) && any_text(&function.args)
+        }
         Expr::AggregateFunction(function) => {
             let AggregateFunctionParams { args, order_by, .. } = &function.params;
             is_by_text(order_by) || CHOOSING.contains(&function.func.name()) && any_text(args)

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ashlar_base::{Error, Result};
 use ashlar_functions::quoting::quote_ident;
@@ -151,6 +152,7 @@ pub(crate) async fn comment(
         attached: table.attached,
         fleet: Arc::clone(&table.fleet),
         sizes: Sizes::default(),
+        is_in_bytes: AtomicBool::new(false),
         comments: StoredTable::read(name, &after)?.comments,
     };
     make_known(engine, commented, &before, &after)?;

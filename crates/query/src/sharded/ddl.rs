@@ -5,6 +5,7 @@
 
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
@@ -311,7 +312,16 @@ pub(super) fn define_in(
     let (columns, keys) = (schema.columns.clone(), keys.into_iter().map(named).collect());
     let routed = route::ShardedTable { schema: "public".into(), name: name.into(), columns, keys, rule };
     let (fleet, sizes, comments) = (Arc::clone(fleet), Sizes::default(), TableComments::default());
-    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet, sizes, comments })
+    let is_in_bytes = AtomicBool::new(false);
+    Ok(ShardedTable {
+        schema: Arc::new(schema),
+        routed: Arc::new(routed),
+        attached,
+        fleet,
+        sizes,
+        is_in_bytes,
+        comments,
+    })
 }
 
 /// Takes a yes or no out of the options, which the rule knows nothing of.

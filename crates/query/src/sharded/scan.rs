@@ -8,6 +8,7 @@
 //! the shard is asked for those only (`keys`).
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
@@ -510,6 +511,7 @@ async fn lend(scanned: &Scanned, server: &Arc<str>, asking: &Asking) -> ashlar_b
     };
     if scanned.orders_text && !lease.is_c_collated() {
         lease.abandon();
+        scanned.table.is_in_bytes.store(false, Ordering::Relaxed);
         return Err(other_collation(server));
     }
     Ok(lease)

@@ -86,6 +86,11 @@ impl ShardedProvider {
         Self { orders_text: true, ..self }
     }
 
+    /// The same in a plan that compares ranks in the place of texts.
+    pub(super) fn without_order(self) -> Self {
+        Self { orders_text: false, ..self }
+    }
+
     /// What is asked for columns of the rows that fulfil conditions.
     fn question(
         &self,

@@ -60,7 +60,8 @@ pub(super) fn select(
         AstStatement::Query(query) if catalog.has_indexes() => Some(query.clone()),
         _ => None,
     };
-    let mut plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
+    let planner = Planner::new(engine, catalog).of_text(&parsed.text);
+    let mut plan = SelectPlan::new(&planner, ast, declared)?;
     let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
     plan.indexed = indexed.filter(|indexed| indexed.gives(&plan.columns)).map(Arc::new);
     let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
@@ -119,8 +120,8 @@ pub(super) fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &Cre
     if !matches!(inner, NodeEnum::SelectStmt(_)) {
         return Err(Error::unsupported("CREATE TABLE AS of this statement is not supported"));
     }
-    let ast = select::parse(&statement_text(&inner)?)?;
-    let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, &[])?;
+    let text = statement_text(&inner)?;
+    let plan = SelectPlan::new(&Planner::new(engine, catalog).of_text(&text), select::parse(&text)?, &[])?;
     Ok(Ddl::CreateAs(CreateAs {
         name: relation_name(into.rel.as_ref())?,
         if_not_exists: node.if_not_exists,

@@ -309,7 +309,8 @@ impl Planning<'_> {
                     let (types, columns) = (plan.parameter_types.clone(), Some(Arc::clone(&plan.columns)));
                     return Ok(Planned { kind: Kind::Lock(Box::new(plan)), types, columns });
                 }
-                let plan = SelectPlan::new(&Planner::new(engine, catalog), select::parse(&parsed.text)?, declared)?;
+                let planner = Planner::new(engine, catalog).of_text(&parsed.text);
+                let plan = SelectPlan::new(&planner, select::parse(&parsed.text)?, declared)?;
                 let (types, columns) = (plan.parameter_types.clone(), Some(Arc::clone(&plan.columns)));
                 Ok(Planned { kind: Kind::Select(Box::new(plan)), types, columns })
             }

@@ -14,14 +14,14 @@
 //! that the collation is the same on each of them, its version too, and that texts are equal to it only where their bytes are.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use ashlar_base::{Error, Result};
 use ashlar_shard::backend::{Ended, Progress, RowReader, Step};
+use ashlar_shard::collation::{DATABASE_IDENTITY, ranks_of, tells_versions};
 use ashlar_shard::merge::{Merger, Ranks, TextOrder};
 use ashlar_shard::pool::Lease;
 
-use super::{Asked, Merging, Several, broken, line_of, too_long};
+use super::{Asked, Merging, Several, broken, line_of};
 
 /// The portal of the shard that sends its rows in portions.
 pub(super) const PORTAL: &str = "ranked";
@@ -38,12 +38,6 @@ const HELD_TIMES: usize = 4;
 
 /// What lists and tables have for a text beside its bytes.
 const TEXT_BYTES: usize = 32;
-
-/// PostgreSQL's first version that says of which version the collation of a database is.
-const TELLS_VERSIONS: u32 = 15;
-
-const INT4: u32 = 23;
-const TEXT: u32 = 25;
 
 /// In which order the texts of columns are.
 #[derive(Default)]
@@ -111,15 +105,8 @@ pub(super) async fn text_orders(
     Ok(told)
 }
 
-fn tells_versions(lease: &Lease) -> bool {
-    let version = lease.parameter("server_version").unwrap_or_default();
-    let major = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    major.parse::<u32>().is_ok_and(|major| major >= TELLS_VERSIONS)
-}
-
 /// Asks for the collations of columns of a query, of which no row is read: whether each is that of bytes, its name, and what tells it from
-/// others. The columns of the catalogs differ from version to version of PostgreSQL, so that they are looked at as JSON; those of which a
-/// collation has no version, as a C library without versions has not, are compared with nothing.
+/// others, as [`DATABASE_IDENTITY`] does.
 fn question(text: &str, columns: &[usize], count: usize) -> String {
     let names: Vec<String> = (1..=count).map(|number| format!("c{number}")).collect();
     let of = |column: &usize| format!("pg_catalog.pg_collation_for(s.c{})", column + 1);
@@ -127,9 +114,7 @@ fn question(text: &str, columns: &[usize], count: usize) -> String {
     format!(
         "SELECT (CASE c.collprovider::text WHEN 'd' THEN {} ELSE {} END)::text, n.name, \
          CASE WHEN NOT c.collisdeterministic THEN NULL WHEN c.collprovider = 'd' THEN \
-         (SELECT pg_catalog.jsonb_object_agg(e.key, e.value) FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(d)) e \
-         WHERE e.key IN ('datlocprovider', 'datcollate', 'datctype', 'daticulocale', 'datlocale', 'daticurules'))::text \
-         || ' ' || pg_catalog.pg_database_collation_actual_version(d.oid) \
+         {DATABASE_IDENTITY} \
          ELSE (pg_catalog.to_jsonb(c) - '{{oid,collname,collnamespace,collowner,collversion,collencoding}}'::text[])::text \
          || ' ' || pg_catalog.pg_collation_actual_version(c.oid) END \
          FROM (SELECT ARRAY[{}]::text[] AS names FROM (VALUES (1)) AS one(x) \
@@ -260,52 +245,11 @@ impl Ranker {
 async fn ranks_by(lease: &mut Lease, collations: &[String], texts: &[BTreeSet<Vec<u8>>]) -> Result<Vec<Ranks>> {
     let mut ranks = Vec::with_capacity(texts.len());
     for (collation, texts) in collations.iter().zip(texts) {
-        ranks.push(ranks_of(lease, collation, texts).await?);
+        let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        let found = ranks_of(lease, Some(collation), &texts).await?;
+        ranks.push(texts.into_iter().map(Box::from).zip(found).collect());
     }
     Ok(ranks)
-}
-
-/// The ranks of texts by a collation.
-async fn ranks_of(lease: &mut Lease, collation: &str, texts: &BTreeSet<Vec<u8>>) -> Result<Ranks> {
-    let mut ranks = Ranks::with_capacity(texts.len());
-    if texts.is_empty() {
-        return Ok(ranks);
-    }
-    let question = format!(
-        "SELECT (pg_catalog.dense_rank() OVER (ORDER BY u.t COLLATE {collation}))::int4 \
-         FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS u(t, n) ORDER BY u.n"
-    );
-    let array: Arc<[u8]> = array_of(texts)?.into();
-    lease.queue_scan_with(&question, &[array]);
-    lease.flush().await?;
-    let (mut left, mut failure) = (texts.iter(), None);
-    while let Some(range) = lease.next_row(&[INT4], &mut failure).await? {
-        let value = RowReader::new(lease.row(&range)).and_then(|mut row| row.value());
-        let rank = value.map_err(|_| broken())?.and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-        let (Some(text), Some(rank)) = (left.next(), rank) else { return Err(broken()) };
-        ranks.insert(text.as_slice().into(), u32::from_be_bytes(rank));
-        lease.consume_row(&range);
-    }
-    if left.next().is_some() {
-        return Err(broken());
-    }
-    Ok(ranks)
-}
-
-/// Texts as an array in binary form: dimensions, whether there are NULLs, type, length, lower bound, and each with its length.
-fn array_of(texts: &BTreeSet<Vec<u8>>) -> Result<Vec<u8>> {
-    let word = |number: usize| u32::try_from(number).map(u32::to_be_bytes).map_err(|_| too_long());
-    let mut array = Vec::with_capacity(20 + texts.iter().map(|text| 4 + text.len()).sum::<usize>());
-    for head in [1, 0, TEXT] {
-        array.extend_from_slice(&head.to_be_bytes());
-    }
-    array.extend_from_slice(&word(texts.len())?);
-    array.extend_from_slice(&1_u32.to_be_bytes());
-    for text in texts {
-        array.extend_from_slice(&word(text.len())?);
-        array.extend_from_slice(text);
-    }
-    Ok(array)
 }
 
 impl Asked<'_> {
