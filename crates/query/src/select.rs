@@ -29,7 +29,9 @@ use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement as AstStatement, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Expr as AstExpr, Query, SetExpr, Statement as AstStatement, TypedString, Visitor,
+};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use self::dialect::Postgres;
@@ -224,6 +226,22 @@ fn refuse_changes_within(statement: &AstStatement) -> Result<()> {
     }
 }
 
+/// Whether something becomes a `name` or a `"char"`, whose order is that of bytes in any database. They are texts here.
+fn casts_to_names(statement: &AstStatement) -> bool {
+    let found = walk::expressions(statement, |expr| {
+        let (AstExpr::Cast { data_type, .. } | AstExpr::TypedString(TypedString { data_type, .. })) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let name = data_type.to_string().to_ascii_lowercase();
+        let name = name.trim_end_matches("[]");
+        match name.strip_prefix("pg_catalog.").unwrap_or(name) {
+            "name" | "\"char\"" => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    found.is_break()
+}
+
 /// 0A000 for a query with a locking clause anywhere.
 fn refuse_locks(statement: &AstStatement) -> Result<()> {
     struct Locks;
@@ -250,8 +268,9 @@ impl SelectPlan {
     /// Errors of planning, with PostgreSQL's codes.
     pub fn new(planner: &Planner<'_>, statement: AstStatement, declared: &[u32]) -> Result<Self> {
         let candidates = unread::candidates(&statement)?;
+        let is_without_collations = planner.is_without_collations() && !casts_to_names(&statement);
         let plan = planner.logical(statement, declared)?;
-        let mut planned = Self::planned(planner.state, plan, planner.is_without_collations())?;
+        let mut planned = Self::planned(planner.state, plan, is_without_collations)?;
         let parameters = (&mut planned.parameter_types, &mut planned.parameters_used);
         if unread::add_types(planner, candidates, declared, parameters)? {
             // It was made for fewer.
@@ -332,7 +351,12 @@ impl SelectPlan {
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (state, is_ready) = (engine.state(), self.stage == Stage::Optimised);
-        if is_ready && let Some(plan) = self.ready.take(state).map_err(from_datafusion)? {
+        // A server may be another one by now.
+        let is_in_bytes = self.in_servers_order.as_deref().map_or(Ok(true), collation::is_known_in_bytes)?;
+        if is_ready
+            && is_in_bytes
+            && let Some(plan) = self.ready.take(state).map_err(from_datafusion)?
+        {
             return Ok(plan);
         }
         let ranked = self.ranked(resources).await?;
@@ -391,7 +415,7 @@ impl SelectPlan {
         let mut at_work = resources.turn().work().await?;
         match Box::pin(at_work.wait(collation::order(plan, resources))).await?? {
             TextOrder::Bytes => Ok(None),
-            TextOrder::Ranks(ranker) => collation::ranked(LogicalPlan::clone(plan), &ranker).map_err(from_datafusion),
+            TextOrder::Ranks(ranker) => collation::ranked(LogicalPlan::clone(plan), &ranker).map_err(from_optimiser),
         }
     }
 

@@ -14,6 +14,9 @@ use crate::pool::Lease;
 /// PostgreSQL's first version that says of which version the collation of a database is.
 const TELLS_VERSIONS: u32 = 15;
 
+/// Bytes of texts that a server is asked about at once: of a message it takes a gigabyte less one.
+const BYTES_MAX: usize = 0x3fff_f000;
+
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
 
@@ -88,7 +91,9 @@ pub async fn ranks_of(lease: &mut Lease, collation: Option<&str>, texts: &[&[u8]
 fn array_of(texts: &[&[u8]]) -> Result<Vec<u8>> {
     let word = |number: usize| i32::try_from(number).map(i32::to_be_bytes).map_err(|_| too_long());
     let bytes = 20 + texts.iter().map(|text| 4 + text.len()).sum::<usize>();
-    word(bytes)?;
+    if bytes > BYTES_MAX {
+        return Err(too_long());
+    }
     let mut array = Vec::with_capacity(bytes);
     for head in [1, 0, TEXT] {
         array.extend_from_slice(&head.to_be_bytes());

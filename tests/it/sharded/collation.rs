@@ -81,11 +81,13 @@ fn the_engine_compares_texts_as_the_servers_do() {
     let (mut fleet, _oracle, mut alone) = with_icu(3);
     fleet.ashlar.expect_log(&["a plan was refused"]);
     let mut client = fleet.client();
-    let columns = "k int PRIMARY KEY, v text, g int, c char(5)";
+    let columns = "k int PRIMARY KEY, v text, g int, c char(5), j jsonb";
     done(&mut alone, &format!("CREATE TABLE t ({columns})"));
     done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
     fill(&mut [&mut alone, &mut client]);
-    for sql in ["UPDATE t SET c = left(v, 4)", "INSERT INTO t VALUES (30, 'b', 7, 'B'), (31, 'B', 7, 'b')"] {
+    for sql in
+        ["UPDATE t SET c = left(v, 4), j = to_jsonb(v)", "INSERT INTO t VALUES (30, 'b', 7, 'B'), (31, 'B', 7, 'b')"]
+    {
         done(&mut alone, sql);
         done(&mut client, sql);
     }
@@ -135,6 +137,15 @@ fn the_engine_compares_texts_as_the_servers_do() {
         "SELECT CASE WHEN 'a' < 'B' THEN a.k END FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY 1",
         "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE (a.v, a.k) < (b.v, b.k + 1) ORDER BY 1",
         "SELECT percentile_disc(0.4) WITHIN GROUP (ORDER BY a.v), mode() WITHIN GROUP (ORDER BY a.v DESC) FROM t a JOIN t b ON a.g = b.g",
+        // A comparison within what is ordered, and conditions of which some keep others from failing.
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v < 'm', a.k",
+        "SELECT a.k, count(*) OVER (ORDER BY a.v < 'm') FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY 1",
+        "SELECT array_agg(a.k ORDER BY a.v < 'm', a.k) FROM t a JOIN t b ON a.k = b.k + 1",
+        "SELECT DISTINCT ON (a.v < 'm') a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v < 'm', a.k",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE (a.v < 'b') <= (b.v < 'b') ORDER BY coalesce(a.v < 'm', false), 1",
+        "SELECT k, rank() OVER (ORDER BY k) FROM t WHERE v BETWEEN '0' AND '99' AND v::int > 9",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v > '' AND 10 / length(a.v) > 1 ORDER BY 1",
+        "SELECT count(*) > 0 FROM t a JOIN t b ON a.g = b.g WHERE random()::text < random()::text OR a.v < random()::text",
         "WITH RECURSIVE w AS (SELECT k, v FROM t WHERE k = 0 UNION ALL SELECT t.k, t.v FROM w JOIN t ON t.k = w.k + 1) SELECT * FROM w ORDER BY v, k",
     ] {
         for protocol in [Protocol::Simple, Protocol::Extended] {
@@ -160,6 +171,11 @@ fn the_engine_compares_texts_as_the_servers_do() {
         "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v COLLATE \"C\"",
         "SELECT t.k FROM t JOIN here ON t.k = here.k ORDER BY here.v",
         "SELECT t.k FROM t JOIN here ON t.k = here.k ORDER BY t.v",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.j",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.j < b.j",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v::name",
+        "SELECT min(CASE WHEN a.v < 'm' THEN a.v END) FROM t a JOIN t b ON a.k = b.k + 1",
+        "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v > '' AND left(a.v, 10 / length(a.v)) < 'c'",
         "SELECT string_agg(DISTINCT a.v, ',' ORDER BY a.v) FROM t a JOIN t b ON a.k = b.k + 1",
     ] {
         let error = refused(&mut client, sql);
@@ -312,5 +328,63 @@ fn a_collation_that_a_sub_query_names_is_the_one_that_its_texts_are_compared_by(
         let error = refused(&mut client, sql);
         assert!(error.contains("0A000"), "{sql}: {error}");
     }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn rows_that_wait_for_ranks_are_charged() {
+    let (fleet, _oracle, mut alone) = with_icu(2);
+    let mut client = fleet.client();
+    let columns = "k int PRIMARY KEY, v text, g int";
+    done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    fill_many(&mut [&mut alone, &mut client], 12_000);
+    let sql = "SELECT a.k FROM t a JOIN t b ON a.k = b.k + 1 ORDER BY a.v, a.k";
+    let expected = rows(&mut alone, sql);
+    assert!(rows(&mut client, sql) == expected, "{sql}");
+    done(&mut client, "SET query_memory_max = '2MB'");
+    let error = refused(&mut client, sql);
+    assert!(error.contains("53200"), "{error}");
+    done(&mut client, "RESET query_memory_max");
+    assert!(rows(&mut client, sql) == expected, "{sql}");
+    // A constant is one text, however many rows it is compared with.
+    done(&mut client, "SET query_memory_max = '8MB'");
+    let long = "x".repeat(200_000);
+    let sql = format!(
+        "SELECT count(*) FROM t a JOIN t b ON a.k = b.k + 1 WHERE a.v < '{long}' AND a.v BETWEEN '0' AND '{long}'"
+    );
+    assert_eq!(rows(&mut client, &sql), rows(&mut alone, &sql));
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_plan_is_another_one_where_servers_have_another_order() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "k int PRIMARY KEY, v text, g int";
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    fill(&mut [&mut client]);
+    let sql = "SELECT a.v FROM t a JOIN t b ON a.g = b.g WHERE b.k < 3 ORDER BY a.v, a.k";
+    let by_bytes = rows(&mut client, sql);
+    assert_eq!(rows(&mut client, sql), by_bytes);
+    for (number, shard) in fleet.shards.iter().enumerate() {
+        let mut first = fleet.shard(number);
+        done(
+            &mut first,
+            "CREATE DATABASE icu LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8' TEMPLATE template0",
+        );
+        let mut other = pg::Connection::open(shard.address(), &[("user", "postgres"), ("database", "icu")]).unwrap();
+        done(&mut other, &format!("CREATE TABLE t ({columns})"));
+        for row in rows(&mut first, "SELECT quote_nullable(k), quote_nullable(v), quote_nullable(g) FROM t") {
+            let cells: Vec<String> = row.into_iter().flatten().collect();
+            done(&mut other, &format!("INSERT INTO t VALUES ({})", cells.join(", ")));
+        }
+    }
+    (0..2).for_each(|shard| done(&mut client, &format!("ALTER SERVER s{shard} OPTIONS (SET dbname 'icu')")));
+    let by_icu = rows(&mut client, sql);
+    assert_eq!(by_icu.len(), by_bytes.len());
+    assert_ne!(by_icu, by_bytes);
+    let least = |rows: &[Vec<Option<String>>]| rows[0][0].clone();
+    assert_eq!((least(&by_bytes).as_deref(), least(&by_icu).as_deref()), (Some("10"), Some("_x")));
     fleet.ashlar.check_log();
 }

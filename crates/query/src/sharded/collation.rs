@@ -19,7 +19,7 @@ use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionPara
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, SortExpr};
 
-pub(crate) use asked::{TextOrder, order};
+pub(crate) use asked::{TextOrder, is_known_in_bytes, order};
 pub(crate) use ranked::ranked;
 pub(crate) use ranks::WithRanks;
 
@@ -112,8 +112,16 @@ fn compares_text(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Whether an expression is text, or an array of it.
+/// What jsonb, and arrays of it, are sorted and compared by: the texts in them are in the order of the database too.
+const JSON_KEYS: [&str; 2] = ["jsonb key", "jsonb keys"];
+
+/// Whether an expression is text, or has texts in it that are compared with it.
 fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Alias(alias) => return is_text(&alias.expr, schema),
+        Expr::ScalarFunction(function) if JSON_KEYS.contains(&function.func.name()) => return true,
+        _ => {}
+    }
     let is = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     match expr.get_type(schema) {
         Ok(DataType::List(field)) => is(field.data_type()),

@@ -5,7 +5,7 @@
 
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
@@ -72,6 +72,12 @@ pub(crate) fn server(
                 Ok(())
             })?;
             fleet.forget(name);
+            // Its database may be another one.
+            for (_, table) in engine.catalog().current().tables() {
+                if let Table::Sharded(table) = table {
+                    table.is_in_bytes.store(false, Ordering::Relaxed);
+                }
+            }
             Ok(Done::tag("ALTER SERVER"))
         }
         NodeEnum::CreateUserMappingStmt(statement) => {

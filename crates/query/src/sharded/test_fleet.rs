@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ashlar_shard::backend::Limits;
@@ -14,7 +13,6 @@ use ashlar_shard::server::Server;
 use ashlar_shard::workers::Workers;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::catalog::Table;
 use crate::engine::Engine;
 use crate::select::SelectPlan;
 use crate::testing;
@@ -51,13 +49,8 @@ pub(super) fn fleet(dir: &Path, tables: &[(&str, &str)]) -> Arc<Fleet> {
     Fleet::new(catalog, config, Workers::configured(0).unwrap(), None, health)
 }
 
-/// The plan of a query, as it is run where texts are in the order of their bytes: nobody is there to be asked for it.
+/// The plan of a query, as it is run.
 pub(super) fn physical(engine: &Engine, select: &SelectPlan) -> Arc<dyn ExecutionPlan> {
-    for (_, table) in engine.catalog().current().tables() {
-        if let Table::Sharded(table) = table {
-            table.is_in_bytes.store(true, Ordering::Relaxed);
-        }
-    }
     let mut transaction = testing::transaction();
     let resources = engine.resources(transaction.time, None);
     let snapshot = transaction.snapshot(engine.store());

@@ -13,12 +13,13 @@ use ashlar_shard::backend::Settings;
 use ashlar_shard::collation;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::Lease;
+use ashlar_shard::rules::Placement;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 
 use super::provider_of;
 use crate::resources::{Barrier, StatementResources};
-use crate::sharded::scan::other_collation;
+use crate::sharded::ShardedTable;
 
 /// In which order texts of shards are.
 pub(crate) enum TextOrder {
@@ -70,47 +71,62 @@ impl Ranker {
     }
 }
 
-/// Asks all servers of the plan's sharded tables; each answers at once where its texts are in the order of their bytes, as was said at login.
+/// Asks the servers of the plan's sharded tables; each answers at once where its texts are in the order of their bytes, as was said at login.
+/// Where they are not the same order, or that cannot be told, as when one cannot be asked, it is that of bytes: scans refuse a server that
+/// they read and that has another one.
 ///
 /// # Errors
-/// 0A000 where they are not the same order, or that cannot be told; as [`Fleet::lend`]; what a server says.
+/// As DataFusion's traversal.
 pub(crate) async fn order(plan: &LogicalPlan, resources: &StatementResources) -> Result<TextOrder> {
     // Nothing is read then, and the scan says why.
-    if resources.barrier == Barrier::Snapshot {
+    if resources.barrier == Barrier::Snapshot || is_known_in_bytes(plan)? {
         return Ok(TextOrder::Bytes);
     }
+    let tables = tables_of(plan)?;
+    let mut servers: BTreeMap<Arc<str>, Ranker> = BTreeMap::new();
+    for table in &tables {
+        let rule = &table.routed.rule;
+        let read = match rule.placement() {
+            Placement::Sharded => rule.shards().len(),
+            // Every one has all of it.
+            Placement::Broadcast | Placement::Single => 1,
+        };
+        for shard in &rule.shards()[..read] {
+            let ranker = Ranker { fleet: Arc::clone(&table.fleet), server: Arc::clone(&shard.server) };
+            servers.entry(Arc::clone(&shard.server)).or_insert(ranker);
+        }
+    }
+    let questions = servers.values().map(|ranker| look(ranker, resources));
+    let Ok(found) = futures::future::try_join_all(questions.collect::<Vec<_>>()).await else {
+        return Ok(TextOrder::Bytes);
+    };
+    let is_one = found.windows(2).all(|pair| pair[0] == pair[1]);
+    match (found.first(), servers.into_values().next()) {
+        (Some(Found::Bytes), _) if is_one => {
+            tables.iter().for_each(|table| table.is_in_bytes.store(true, Ordering::Relaxed));
+            Ok(TextOrder::Bytes)
+        }
+        (Some(Found::Other(Some(_))), Some(ranker)) if is_one => Ok(TextOrder::Ranks(ranker)),
+        _ => Ok(TextOrder::Bytes),
+    }
+}
+
+/// Whether all servers of the plan's sharded tables have said that their texts are in the order of their bytes.
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub(crate) fn is_known_in_bytes(plan: &LogicalPlan) -> Result<bool> {
+    Ok(tables_of(plan)?.iter().all(|table| table.is_in_bytes.load(Ordering::Relaxed)))
+}
+
+fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<ShardedTable>>> {
     let mut tables = Vec::new();
     let walked = each_node_with_subqueries(plan, |node| {
         tables.extend(provider_of(node).map(|provider| Arc::clone(provider.table())));
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_err(from_datafusion)?;
-    if tables.iter().all(|table| table.is_in_bytes.load(Ordering::Relaxed)) {
-        return Ok(TextOrder::Bytes);
-    }
-    let mut servers: BTreeMap<Arc<str>, Ranker> = BTreeMap::new();
-    for table in &tables {
-        for shard in table.routed.rule.shards() {
-            let ranker = Ranker { fleet: Arc::clone(&table.fleet), server: Arc::clone(&shard.server) };
-            servers.entry(Arc::clone(&shard.server)).or_insert(ranker);
-        }
-    }
-    let questions = servers.values().map(|ranker| look(ranker, resources));
-    let mut found = futures::future::try_join_all(questions.collect::<Vec<_>>()).await?.into_iter().zip(servers);
-    let Some((first, (server, ranker))) = found.next() else { return Ok(TextOrder::Bytes) };
-    for (order, (server, _)) in found {
-        if order != first {
-            return Err(other_collation(&server));
-        }
-    }
-    match first {
-        Found::Bytes => {
-            tables.iter().for_each(|table| table.is_in_bytes.store(true, Ordering::Relaxed));
-            Ok(TextOrder::Bytes)
-        }
-        Found::Other(Some(_)) => Ok(TextOrder::Ranks(ranker)),
-        Found::Other(None) => Err(other_collation(&server)),
-    }
+    Ok(tables)
 }
 
 /// What a server says of the order of its texts.

@@ -16,8 +16,10 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use ashlar_base::{ScalarType, SqlType};
 use ashlar_functions::fields::field_of;
+use ashlar_functions::guards::may_fail;
 use ashlar_functions::tree::{
     any_part, each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries, rewrite_parts,
 };
@@ -35,7 +37,7 @@ use datafusion::logical_expr::{
 };
 
 use super::asked::Ranker;
-use super::ranks::{Ranks, rank_name};
+use super::ranks::{Ranks, is_rank_name, rank_field, rank_name};
 use super::{CHOOSING, compares_text, is_text, orders_text, provider_of};
 
 /// The plan that compares ranks; `None`: it compares texts where ranks are not taken.
@@ -56,7 +58,9 @@ pub(crate) fn ranked(plan: LogicalPlan, ranker: &Ranker) -> Result<Option<Logica
         if !is_whole || !compares(&node)? {
             return Ok(Transformed::no(node));
         }
-        let rewriting = Rewriting { schema: merge_schema(&node.inputs()), texts: Vec::new(), ranker };
+        let schema = merge_schema(&node.inputs());
+        let rewriting =
+            Rewriting { columns: schema.fields().len(), schema, texts: Vec::new(), is_guarded: false, ranker };
         match rewriting.node(node.clone())? {
             Some(rewritten) if has_columns_of(&rewritten, &node) => Ok(Transformed::yes(rewritten)),
             _ => {
@@ -144,10 +148,14 @@ fn has_columns_of(plan: &LogicalPlan, other: &LogicalPlan) -> bool {
 
 /// One node on its way.
 struct Rewriting<'r> {
-    /// Of its inputs.
+    /// Columns of its inputs.
+    columns: usize,
+    /// These, and behind them the ranks that there are so far.
     schema: DFSchema,
     /// What is ranked.
     texts: Vec<Expr>,
+    /// Nothing that may fail is ranked: some of the rows are left out by what stands beside it.
+    is_guarded: bool,
     ranker: &'r Ranker,
 }
 
@@ -167,7 +175,7 @@ impl Rewriting<'_> {
             }
             LogicalPlan::Window(window) => {
                 let Some(exprs) = self.expressions(window.window_expr)? else { return Ok(None) };
-                let columns = self.schema.fields().len();
+                let columns = self.columns;
                 let input = self.ranks(window.input)?;
                 let added = input.schema().fields().len() - columns;
                 let made = LogicalPlan::Window(Window::try_new(exprs, Arc::new(input))?);
@@ -194,21 +202,22 @@ impl Rewriting<'_> {
         let Some(keys) = self.keys(sort.expr)? else { return Ok(None) };
         let input = self.ranks(Arc::clone(&sort.input))?;
         let sorted = LogicalPlan::Sort(Sort { expr: keys, input: Arc::new(input), fetch: sort.fetch });
-        Ok(Some(first_columns(sorted, self.schema.fields().len())?))
+        Ok(Some(first_columns(sorted, self.columns)?))
     }
 
-    /// Conditions that compare no texts stay beneath: they leave fewer rows to be ranked, and shards can be asked with them.
+    /// Conditions that compare no texts, and cannot fail, stay beneath: they leave fewer rows to be ranked, and shards can be asked with them.
     fn filter(mut self, filter: Filter) -> Result<Option<LogicalPlan>> {
-        let (compared, plain) = self.divided(filter.predicate)?;
+        let (above, plain) = self.divided(filter.predicate)?;
         let input = match conjunction(plain) {
             Some(plain) => Arc::new(LogicalPlan::Filter(Filter::try_new(plain, filter.input)?)),
             None => filter.input,
         };
-        let Some(compared) = self.expressions(compared)? else { return Ok(None) };
+        self.is_guarded = above.len() > 1;
+        let Some(above) = self.expressions(above)? else { return Ok(None) };
         let input = self.ranks(input)?;
-        let Some(compared) = conjunction(compared) else { return Ok(None) };
-        let filtered = LogicalPlan::Filter(Filter::try_new(compared, Arc::new(input))?);
-        Ok(Some(first_columns(filtered, self.schema.fields().len())?))
+        let Some(above) = conjunction(above) else { return Ok(None) };
+        let filtered = LogicalPlan::Filter(Filter::try_new(above, Arc::new(input))?);
+        Ok(Some(first_columns(filtered, self.columns)?))
     }
 
     /// What joins rows that match is the same above the join.
@@ -219,10 +228,10 @@ impl Rewriting<'_> {
             }
         }
         let (JoinType::Inner, Some(condition)) = (join.join_type, join.filter.take()) else { return Ok(None) };
-        let (compared, plain) = self.divided(condition)?;
+        let (above, plain) = self.divided(condition)?;
         join.filter = conjunction(plain);
-        let Some(compared) = conjunction(compared) else { return Ok(None) };
-        self.filter(Filter::try_new(compared, Arc::new(LogicalPlan::Join(join)))?)
+        let Some(above) = conjunction(above) else { return Ok(None) };
+        self.filter(Filter::try_new(above, Arc::new(LogicalPlan::Join(join)))?)
     }
 
     /// Whether texts are compared in an expression.
@@ -230,13 +239,14 @@ impl Rewriting<'_> {
         any_part(expr, |part| Ok(compares_text(part, &self.schema)))
     }
 
-    /// Conditions that compare texts, and others.
+    /// Conditions that compare texts or may fail, and others.
     fn divided(&self, conditions: Expr) -> Result<(Vec<Expr>, Vec<Expr>)> {
-        let (mut compared, mut plain) = (Vec::new(), Vec::new());
+        let (mut above, mut plain) = (Vec::new(), Vec::new());
         for condition in split_conjunction_owned(conditions) {
-            if self.is_compared(&condition)? { compared.push(condition) } else { plain.push(condition) }
+            let stays = self.is_compared(&condition)? || may_fail(&condition) || condition.is_volatile();
+            if stays { above.push(condition) } else { plain.push(condition) }
         }
-        Ok((compared, plain))
+        Ok((above, plain))
     }
 
     /// What tells the kept rows apart has to lead their order.
@@ -245,7 +255,8 @@ impl Rewriting<'_> {
         let Some(keys) = self.keys(keys)? else { return Ok(None) };
         let mut told = Vec::with_capacity(on.on_expr.len());
         for expr in on.on_expr {
-            told.push(if is_text(&expr, &self.schema) { self.rank(expr) } else { expr });
+            let Some(expr) = self.key(expr)? else { return Ok(None) };
+            told.push(expr);
         }
         let names = names_of(&on.schema);
         let Some(selected) = self.expressions(on.select_expr)? else { return Ok(None) };
@@ -264,24 +275,35 @@ impl Rewriting<'_> {
     }
 
     /// The rank of a text.
-    fn rank(&mut self, text: Expr) -> Expr {
-        let known = self.texts.iter().position(|known| *known == text);
-        let at = known.unwrap_or_else(|| {
-            self.texts.push(text);
-            self.texts.len() - 1
-        });
-        Expr::Column(Column::new_unqualified(rank_name(at)))
+    fn rank(&mut self, text: Expr) -> Result<Expr> {
+        // Of what is another one each time there are two.
+        let known = self.texts.iter().position(|known| *known == text && !text.is_volatile());
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let rank = Schema::new(vec![rank_field(self.texts.len())]);
+                self.schema.merge(&DFSchema::try_from(rank)?);
+                self.texts.push(text);
+                self.texts.len() - 1
+            }
+        };
+        Ok(Expr::Column(Column::new_unqualified(rank_name(at))))
+    }
+
+    /// What rows are sorted by in the place of an expression.
+    fn key(&mut self, expr: Expr) -> Result<Option<Expr>> {
+        let Some(expr) = self.expression(expr)? else { return Ok(None) };
+        match is_text(&expr, &self.schema) {
+            true if self.is_ranked(&expr, false)? => self.rank(expr).map(Some),
+            true => Ok(None),
+            false => Ok(Some(expr)),
+        }
     }
 
     fn keys(&mut self, keys: Vec<SortExpr>) -> Result<Option<Vec<SortExpr>>> {
         let mut ranked = Vec::with_capacity(keys.len());
         for key in keys {
-            let Some(expr) = self.expression(key.expr)? else { return Ok(None) };
-            let expr = match is_text(&expr, &self.schema) {
-                true if !self.is_ranked(&expr, false)? => return Ok(None),
-                true => self.rank(expr),
-                false => expr,
-            };
+            let Some(expr) = self.key(key.expr)? else { return Ok(None) };
             ranked.push(SortExpr { expr, ..key });
         }
         Ok(Some(ranked))
@@ -294,9 +316,10 @@ impl Rewriting<'_> {
     /// The expression with ranks where it compares texts.
     fn expression(&mut self, expr: Expr) -> Result<Option<Expr>> {
         // Where not all of it is evaluated for each row, nothing that may fail is taken out of it.
-        let is_guarded = any_part(&expr, |part| {
-            Ok(is_lazy(part) && !compares_text(part, &self.schema) && self.is_compared(part)?)
-        })?;
+        let is_guarded = self.is_guarded
+            || any_part(&expr, |part| {
+                Ok(is_lazy(part) && !compares_text(part, &self.schema) && self.is_compared(part)?)
+            })?;
         let mut is_whole = true;
         let rewritten = rewrite_parts(expr, |part| {
             if !is_whole || !compares_text(&part, &self.schema) {
@@ -320,14 +343,14 @@ impl Rewriting<'_> {
                 if !self.are_ranked(&[&left, &right], is_guarded)? {
                     return Ok(None);
                 }
-                let (left, right) = (Box::new(self.rank(*left)), Box::new(self.rank(*right)));
+                let (left, right) = (Box::new(self.rank(*left)?), Box::new(self.rank(*right)?));
                 Ok(Some(Expr::BinaryExpr(BinaryExpr { left, op, right })))
             }
             Expr::Between(Between { expr, negated, low, high }) => {
                 if !self.are_ranked(&[&expr, &low, &high], is_guarded)? {
                     return Ok(None);
                 }
-                let (expr, low, high) = (self.rank(*expr), self.rank(*low), self.rank(*high));
+                let (expr, low, high) = (self.rank(*expr)?, self.rank(*low)?, self.rank(*high)?);
                 Ok(Some(Expr::Between(Between::new(Box::new(expr), negated, Box::new(low), Box::new(high)))))
             }
             Expr::AggregateFunction(mut aggregate) => {
@@ -363,7 +386,7 @@ impl Rewriting<'_> {
         if !params.order_by.is_empty() || !self.is_ranked(text, false)? {
             return Ok(None);
         }
-        let rank = self.rank(text.clone());
+        let rank = self.rank(text.clone())?;
         // Of varchar(n) they are text.
         *text = Expr::Cast(Cast::new_from_field(Box::new(text.clone()), field_of("text", ScalarType::Text.into())));
         params.order_by = vec![SortExpr::new(rank, aggregate.func.name() == "min", false)];
@@ -385,23 +408,26 @@ impl Rewriting<'_> {
     /// Whether a rank is taken of a text.
     fn is_ranked(&self, text: &Expr, is_guarded: bool) -> Result<bool> {
         // An array is none, and neither is JSON, which is kept as text.
+        let sql_type = text.to_field(&self.schema).ok().and_then(|(_, field)| sql_type_of(&field));
         let is_one = matches!(
-            sql_type_of(&text.to_field(&self.schema)?.1),
+            sql_type,
             Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }))
         );
+        // Neither is one that depends on ranks itself: all of a node are asked for together.
         let is_elsewhere = any_part(text, |part| {
-            Ok(matches!(
-                part,
+            Ok(match part {
+                Expr::Column(column) => column.relation.is_none() && is_rank_name(&column.name),
                 Expr::OuterReferenceColumn(..)
-                    | Expr::ScalarSubquery(_)
-                    | Expr::Exists(_)
-                    | Expr::InSubquery(_)
-                    | Expr::SetComparison(_)
-                    | Expr::AggregateFunction(_)
-                    | Expr::WindowFunction(_)
-            ))
+                | Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::AggregateFunction(_)
+                | Expr::WindowFunction(_) => true,
+                _ => false,
+            })
         })?;
-        Ok(is_one && !is_elsewhere && (!is_guarded || never_fails(text)))
+        Ok(is_one && !is_elsewhere && !(is_guarded && may_fail(text)))
     }
 }
 
@@ -410,24 +436,6 @@ fn is_lazy(expr: &Expr) -> bool {
     match expr {
         Expr::Case(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => true,
         Expr::ScalarFunction(function) => function.func.short_circuits(),
-        _ => false,
-    }
-}
-
-/// Whether a text can be had of every row, or of none: constants are computed when the plan is made.
-fn never_fails(text: &Expr) -> bool {
-    if !text.any_column_refs() && !text.is_volatile() {
-        return true;
-    }
-    match text {
-        Expr::Column(_) => true,
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) => {
-            never_fails(left) && never_fails(right)
-        }
-        Expr::ScalarFunction(function) => {
-            matches!(function.func.name(), "coalesce" | "nullif" | "lower" | "upper" | "btrim" | "ltrim" | "rtrim")
-                && function.args.iter().all(never_fails)
-        }
         _ => false,
     }
 }

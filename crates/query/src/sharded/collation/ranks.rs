@@ -12,19 +12,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_functions::error::external;
+use ashlar_functions::names::NAME_END;
 use ashlar_shard::collation::ranks_of;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -41,17 +45,29 @@ use crate::sharded::scan::Asking;
 
 static RANKS: Name = Name::new("ranks of texts");
 
-/// What a different text takes until the ranks are there: copies of its bytes, in the table and twice on its way to the server, and beside them
-/// its places in a table that grows and in a list, its length, and its rank.
-const TEXT_COPIES: usize = 3;
+/// What a different text takes until the ranks are there: copies of its bytes, in the table and on their way to the server, at the end of which
+/// is a buffer that grows by doubling; beside them its places in a table that grows and in a list, its length, and its rank.
+const TEXT_COPIES: usize = 5;
 const TEXT_BYTES: usize = 112;
+
+const RANK: &str = "rank";
 
 /// The number of NULL.
 const NONE: u32 = u32::MAX;
 
-/// The name of the column of a rank, which nobody can write.
+/// The name of the column of a rank, which nobody can write; EXPLAIN shows it without its number.
 pub(super) fn rank_name(at: usize) -> String {
-    format!("\u{1}rank {at}")
+    format!("{RANK}{NAME_END}{at}")
+}
+
+/// Whether it is such a name.
+pub(super) fn is_rank_name(name: &str) -> bool {
+    name.strip_prefix(RANK).is_some_and(|rest| rest.starts_with(NAME_END))
+}
+
+/// Such a column.
+pub(super) fn rank_field(at: usize) -> Field {
+    Field::new(rank_name(at), DataType::Int64, true)
 }
 
 /// Rows with the ranks of texts: a bigint for each, in the order of the texts, NULL for NULL.
@@ -69,7 +85,7 @@ impl Ranks {
     /// # Errors
     /// As DataFusion's schemas.
     pub(super) fn over(input: Arc<LogicalPlan>, texts: Vec<Expr>, ranker: Ranker) -> Result<LogicalPlan> {
-        let ranks = (0..texts.len()).map(|at| (None, Arc::new(Field::new(rank_name(at), DataType::Int64, true))));
+        let ranks = (0..texts.len()).map(|at| (None, Arc::new(rank_field(at))));
         let own = input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)));
         let schema = DFSchema::new_with_metadata(own.chain(ranks).collect(), input.schema().metadata().clone())?;
         let schema = schema.with_functional_dependencies(input.schema().functional_dependencies().clone())?;
@@ -179,7 +195,7 @@ impl ExtensionPlanner for WithRanks {
             let schema = ranks.input.schema();
             let text = |text| planner.create_physical_expr(text, schema, session, context);
             let texts = ranks.texts.iter().map(text).collect::<Result<_>>()?;
-            let exec = RanksExec::new(Arc::clone(input), texts, ranks.ranker.clone(), Arc::clone(ranks.schema.inner()));
+            let exec = RanksExec::new(Arc::clone(input), texts, ranks.ranker.clone());
             Ok(Some(Arc::new(exec) as Arc<dyn ExecutionPlan>))
         };
         Box::pin(std::future::ready(planned()))
@@ -197,12 +213,12 @@ pub(crate) struct RanksExec {
 }
 
 impl RanksExec {
-    fn new(
-        input: Arc<dyn ExecutionPlan>,
-        texts: Vec<Arc<dyn PhysicalExpr>>,
-        ranker: Ranker,
-        schema: SchemaRef,
-    ) -> Self {
+    fn new(input: Arc<dyn ExecutionPlan>, texts: Vec<Arc<dyn PhysicalExpr>>, ranker: Ranker) -> Self {
+        // As its rows are: a plan may say of columns that they are never NULL that are.
+        let columns = input.schema();
+        let ranks = (0..texts.len()).map(|at| Arc::new(rank_field(at)));
+        let fields: Vec<_> = columns.fields().iter().map(Arc::clone).chain(ranks).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, columns.metadata().clone()));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(1),
@@ -258,7 +274,7 @@ impl ExecutionPlan for RanksExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("ranks have one input");
         };
-        Ok(Arc::new(Self::new(input, self.texts.clone(), self.ranker.clone(), self.schema())))
+        Ok(Arc::new(Self::new(input, self.texts.clone(), self.ranker.clone())))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -274,6 +290,7 @@ impl ExecutionPlan for RanksExec {
             texts: self.texts.clone(),
             batches: Vec::new(),
             numbers: HashMap::new(),
+            counter: RecordBatchMemoryCounter::new(),
             memory: MemoryConsumer::new("RanksExec").register(context.memory_pool()),
             charged: 0,
         };
@@ -296,6 +313,8 @@ struct Kept {
     batches: Vec<(RecordBatch, Vec<Vec<u32>>, usize)>,
     /// By text, in the order of their first rows.
     numbers: HashMap<Box<[u8]>, u32>,
+    /// What of the rows is charged: a buffer once, however many batches are parts of it.
+    counter: RecordBatchMemoryCounter,
     memory: MemoryReservation,
     /// What of that is charged for the texts.
     charged: usize,
@@ -328,17 +347,29 @@ impl Kept {
         }
         // Of the texts there are their ranks left.
         self.memory.shrink(self.charged.saturating_sub(size_of_val(ranks.as_slice())));
+        // What several batches are parts of is there until the last of them is gone.
         self.batches.reverse();
+        let mut counter = RecordBatchMemoryCounter::new();
+        for (batch, numbers, charged) in &mut self.batches {
+            *charged = counter.count_batch(batch) + numbers.len() * batch.num_rows() * size_of::<u32>();
+        }
         Ok(Ranked { batches: self.batches, ranks, memory: self.memory })
     }
 
     fn keep(&mut self, batch: RecordBatch) -> Result<()> {
-        let charged = batch.get_array_memory_size() + self.texts.len() * batch.num_rows() * size_of::<u32>();
+        let numbers = self.texts.len() * batch.num_rows() * size_of::<u32>();
+        let charged = self.counter.count_batch(&batch) + numbers;
         self.memory.try_grow(charged)?;
         let mut all = Vec::with_capacity(self.texts.len());
         for text in self.texts.clone() {
-            let texts = text.evaluate(&batch)?.into_array(batch.num_rows())?;
-            all.push(self.number(&texts)?);
+            all.push(match text.evaluate(&batch)? {
+                ColumnarValue::Array(texts) => self.number(&texts)?,
+                // Of a constant there is one, however many the rows are.
+                ColumnarValue::Scalar(text) => {
+                    let number = self.number(&text.to_array()?)?;
+                    vec![number.first().copied().unwrap_or(NONE); batch.num_rows()]
+                }
+            });
         }
         self.batches.push((batch, all, charged));
         Ok(())
