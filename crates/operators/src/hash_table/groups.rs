@@ -1,11 +1,12 @@
 //! The groups of a table: their keys, and a number for each.
 //!
 //! ```text
-//!   directory   | tags, ids | tags, ids | ...        hash -> id; 6.1 bytes a group when full
+//!   words       | w w w, ids | w w w, ids | ...      hash -> id, with the key beside it, of 4 or 8 bytes; 12.2 or 17.1 bytes a group when full
+//!
+//!   directory   | tags, ids | tags, ids | ...        hash -> id of other keys; 6.1 bytes a group when full
 //!                       id |
 //!                          v
-//!   words       | k k k k k k k k | ...              4, 8 or 16 bytes each, at the place of the id: their hashes are made again
-//!
+//!   keys        | k k k k k k k k | ...              16 bytes each, at the place of the id: their hashes are made again
 //!   or bytes    | key | key | ...                    their bytes, and 4 where each ends
 //!   hashes      | h   | h   | ...                    8 bytes each, beside bytes alone, which are not read again when it grows
 //!
@@ -13,7 +14,7 @@
 //! ```
 //!
 //! An id is the number of groups before it, so that results leave as the arrays that keys and states are. The group of NULL, of a column alone, has
-//! an id and a key that means nothing, and is in no directory.
+//! an id and a key that means nothing, and is found by neither.
 
 use arrow::error::ArrowError;
 
@@ -22,6 +23,7 @@ use super::directory::Directory;
 use super::hash::{Secret, Word};
 use super::keys::{ByteKeys, Keys, Packed, Packing};
 use super::machine::ask_for;
+use super::words::{Words, Words32, Words64};
 
 /// Rows whose places in the directory are asked for together, and that are taken together or not at all.
 pub(crate) const TOGETHER: usize = 64;
@@ -30,20 +32,20 @@ pub(crate) const TOGETHER: usize = 64;
 /// for as a column, as values that are counted once, may have them.
 const KEY_BYTES: usize = if cfg!(test) { 16 << 20 } else { i32::MAX as usize };
 
-/// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and the hash for bytes.
-#[derive(Debug)]
+/// By what groups are found, and what is kept beside that: for wide words nothing, from which hashes are made again, and the hash for bytes.
 enum Stored {
-    Word32(Vec<u32>),
-    Word64(Vec<u64>),
-    Word128(Vec<u128>),
-    Bytes(ByteKeys, Vec<u64>),
+    Word32(Words32),
+    Word64(Words64),
+    Word128(Directory, Vec<u128>),
+    Bytes(Directory, ByteKeys, Vec<u64>),
 }
 
 /// See the module.
 pub(crate) struct Groups<A> {
-    directory: Directory,
     stored: Stored,
-    /// The group of NULL, of a column alone. It is in no directory.
+    /// Groups.
+    len: usize,
+    /// The group of NULL, of a column alone.
     null: Option<u32>,
     secret: Secret,
     /// Is asked for all that is held.
@@ -70,22 +72,17 @@ impl<A: Account> Groups<A> {
     /// None yet; without memory.
     pub(crate) fn new(packing: &Packing, secret: Secret, account: A) -> Self {
         let stored = match packing.none() {
-            Keys::Word32(words) => Stored::Word32(words),
-            Keys::Word64(words) => Stored::Word64(words),
-            Keys::Word128(words) => Stored::Word128(words),
-            Keys::Bytes(keys) => Stored::Bytes(keys, Vec::new()),
+            Keys::Word32(_) => Stored::Word32(Words32::default()),
+            Keys::Word64(_) => Stored::Word64(Words64::default()),
+            Keys::Word128(words) => Stored::Word128(Directory::default(), words),
+            Keys::Bytes(keys) => Stored::Bytes(Directory::default(), keys, Vec::new()),
         };
-        Self { directory: Directory::default(), stored, null: None, secret, account }
+        Self { stored, len: 0, null: None, secret, account }
     }
 
     /// Groups.
     pub(crate) fn len(&self) -> usize {
-        match &self.stored {
-            Stored::Word32(words) => words.len(),
-            Stored::Word64(words) => words.len(),
-            Stored::Word128(words) => words.len(),
-            Stored::Bytes(keys, _) => keys.ends.len(),
-        }
+        self.len
     }
 
     /// Bytes that are held.
@@ -95,24 +92,28 @@ impl<A: Account> Groups<A> {
 
     /// Bytes of the keys, where they are bytes.
     pub(crate) fn bytes_of_keys(&self) -> usize {
-        if let Stored::Bytes(keys, _) = &self.stored { keys.bytes.len() } else { 0 }
+        if let Stored::Bytes(_, keys, _) = &self.stored { keys.bytes.len() } else { 0 }
     }
 
     fn held(&self) -> usize {
-        let keys = match &self.stored {
-            Stored::Word32(words) => words.capacity() * size_of::<u32>(),
-            Stored::Word64(words) => words.capacity() * size_of::<u64>(),
-            Stored::Word128(words) => words.capacity() * size_of::<u128>(),
-            Stored::Bytes(keys, hashes) => {
-                keys.bytes.capacity() + keys.ends.capacity() * size_of::<u32>() + hashes.capacity() * size_of::<u64>()
+        match &self.stored {
+            Stored::Word32(words) => words.bytes(),
+            Stored::Word64(words) => words.bytes(),
+            Stored::Word128(directory, words) => directory.bytes() + words.capacity() * size_of::<u128>(),
+            Stored::Bytes(directory, keys, hashes) => {
+                let beside = keys.ends.capacity() * size_of::<u32>() + hashes.capacity() * size_of::<u64>();
+                directory.bytes() + keys.bytes.capacity() + beside
             }
-        };
-        keys + self.directory.bytes()
+        }
     }
 
     /// Groups that there is room for.
     pub(crate) fn capacity(&self) -> usize {
-        self.directory.capacity()
+        match &self.stored {
+            Stored::Word32(words) => words.capacity(),
+            Stored::Word64(words) => words.capacity(),
+            Stored::Word128(directory, _) | Stored::Bytes(directory, ..) => directory.capacity(),
+        }
     }
 
     /// Makes room for so many more groups, whose keys have so many bytes if they are bytes, in a table of which `goal` groups
@@ -140,26 +141,30 @@ impl<A: Account> Groups<A> {
 
     fn make_room(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), A::Error> {
         let len = self.len();
-        if len + more > self.directory.capacity() {
+        if len + more > self.capacity() {
+            let bytes_for = match &self.stored {
+                Stored::Word32(_) => Words32::bytes_for,
+                Stored::Word64(_) => Words64::bytes_for,
+                Stored::Word128(..) | Stored::Bytes(..) => Directory::bytes_for,
+            };
             let mut entries = grown(len, more, goal);
-            if self.account.charge(Directory::bytes_for(entries), Wish::IfFree).is_err() {
+            if self.account.charge(bytes_for(entries), Wish::IfFree).is_err() {
                 entries = grown(len, more, 0);
-                self.account.charge(Directory::bytes_for(entries), wish)?;
+                self.account.charge(bytes_for(entries), wish)?;
             }
-            let (secret, stored) = (self.secret, &self.stored);
-            match stored {
-                Stored::Word32(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
-                Stored::Word64(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
-                Stored::Word128(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
-                Stored::Bytes(_, hashes) => self.directory.grow(entries, |id| hashes[id as usize]),
+            let secret = self.secret;
+            match &mut self.stored {
+                Stored::Word32(words) => words.grow(entries, secret),
+                Stored::Word64(words) => words.grow(entries, secret),
+                Stored::Word128(directory, words) => directory.grow(entries, |id| words[id as usize].hash(secret)),
+                Stored::Bytes(directory, _, hashes) => directory.grow(entries, |id| hashes[id as usize]),
             }
         }
-        let groups = self.directory.capacity();
+        let groups = self.capacity();
         match &mut self.stored {
-            Stored::Word32(words) => self.account.room(words, groups, wish)?,
-            Stored::Word64(words) => self.account.room(words, groups, wish)?,
-            Stored::Word128(words) => self.account.room(words, groups, wish)?,
-            Stored::Bytes(keys, hashes) => {
+            Stored::Word32(_) | Stored::Word64(_) => {}
+            Stored::Word128(_, words) => self.account.room(words, groups, wish)?,
+            Stored::Bytes(_, keys, hashes) => {
                 self.account.room_for_more(&mut keys.bytes, bytes, wish)?;
                 self.account.room(&mut keys.ends, groups, wish)?;
                 self.account.room(hashes, groups, wish)?;
@@ -178,50 +183,13 @@ impl<A: Account> Groups<A> {
     pub(crate) fn of_rows(&mut self, batch: &Packed, hashes: &[u64], rows: &[u32], ids: &mut Vec<usize>) {
         ids.clear();
         ids.reserve(rows.len());
-        let (directory, null) = (&mut self.directory, &mut self.null);
+        let new = New { null: &mut self.null, len: &mut self.len, batch, hashes, rows, ids };
         match (&mut self.stored, &batch.keys) {
-            (Stored::Word32(stored), Keys::Word32(keys)) => {
-                words(directory, null, stored, keys, batch, hashes, rows, ids)
-            }
-            (Stored::Word64(stored), Keys::Word64(keys)) => {
-                words(directory, null, stored, keys, batch, hashes, rows, ids)
-            }
-            (Stored::Word128(stored), Keys::Word128(keys)) => {
-                words(directory, null, stored, keys, batch, hashes, rows, ids);
-            }
-            (Stored::Bytes(stored, known), Keys::Bytes(keys)) => {
-                let mut add = |stored: &mut ByteKeys, key: &[u8], hash: u64| {
-                    stored.bytes.extend_from_slice(key);
-                    // Within 4 GiB, as was made sure when room was made.
-                    stored.ends.push(stored.bytes.len() as u32);
-                    known.push(hash);
-                };
-                let (is_far, room) = (directory.is_far(), directory.capacity());
-                for together in rows.chunks(TOGETHER) {
-                    if stored.ends.len() + together.len() > room {
-                        break;
-                    }
-                    together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
-                    if is_far {
-                        together.iter().for_each(|&row| {
-                            ask_for(&stored.ends, directory.first_look(hashes[row as usize]) as usize);
-                        });
-                    }
-                    for &row in together {
-                        let (row, next) = (row as usize, stored.ends.len() as u32);
-                        let id = if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                            *null.get_or_insert(next)
-                        } else {
-                            let key = keys.get(row);
-                            directory.find_or_insert(hashes[row], next, |id| stored.get(id as usize) == key)
-                        };
-                        if id == next {
-                            let is_null = *null == Some(next);
-                            add(stored, if is_null { &[] } else { keys.get(row) }, hashes[row]);
-                        }
-                        ids.push(id as usize);
-                    }
-                }
+            (Stored::Word32(words), Keys::Word32(keys)) => of_words(words, keys, new),
+            (Stored::Word64(words), Keys::Word64(keys)) => of_words(words, keys, new),
+            (Stored::Word128(directory, stored), Keys::Word128(keys)) => of_wide_words(directory, stored, keys, new),
+            (Stored::Bytes(directory, stored, known), Keys::Bytes(keys)) => {
+                of_bytes(directory, (stored, known), keys, new);
             }
             // A packing packs all batches in one way.
             _ => {}
@@ -234,17 +202,13 @@ impl<A: Account> Groups<A> {
             return self.null.is_some();
         }
         match (&self.stored, &batch.keys) {
-            (Stored::Word32(stored), Keys::Word32(keys)) => {
-                self.directory.has(hash, |id| stored[id as usize] == keys[row])
+            (Stored::Word32(words), Keys::Word32(keys)) => words.has(hash, keys[row]),
+            (Stored::Word64(words), Keys::Word64(keys)) => words.has(hash, keys[row]),
+            (Stored::Word128(directory, stored), Keys::Word128(keys)) => {
+                directory.has(hash, |id| stored[id as usize] == keys[row])
             }
-            (Stored::Word64(stored), Keys::Word64(keys)) => {
-                self.directory.has(hash, |id| stored[id as usize] == keys[row])
-            }
-            (Stored::Word128(stored), Keys::Word128(keys)) => {
-                self.directory.has(hash, |id| stored[id as usize] == keys[row])
-            }
-            (Stored::Bytes(stored, _), Keys::Bytes(keys)) => {
-                self.directory.has(hash, |id| stored.get(id as usize) == keys.get(row))
+            (Stored::Bytes(directory, stored, _), Keys::Bytes(keys)) => {
+                directory.has(hash, |id| stored.get(id as usize) == keys.get(row))
             }
             // A packing packs all batches in one way.
             _ => false,
@@ -253,17 +217,31 @@ impl<A: Account> Groups<A> {
 
     /// The keys, and which of them stands for NULL. Their bytes stay charged until `self` goes.
     pub(crate) fn take(&mut self) -> TakenKeys {
+        let len = std::mem::take(&mut self.len);
+        let width = match &self.stored {
+            Stored::Word32(_) => size_of::<u32>(),
+            Stored::Word64(_) => size_of::<u64>(),
+            Stored::Word128(..) | Stored::Bytes(..) => 0,
+        };
+        // What they are copied to is there beside them for a moment. Somebody who has his groups taken is about to have less.
+        let is_charged = self.account.charge(len * width, Wish::Anyway).is_ok();
         let keys = match &mut self.stored {
-            Stored::Word32(words) => Keys::Word32(std::mem::take(words)),
-            Stored::Word64(words) => Keys::Word64(std::mem::take(words)),
-            Stored::Word128(words) => Keys::Word128(std::mem::take(words)),
-            Stored::Bytes(keys, hashes) => {
+            Stored::Word32(words) => Keys::Word32(std::mem::take(words).in_order(len)),
+            Stored::Word64(words) => Keys::Word64(std::mem::take(words).in_order(len)),
+            Stored::Word128(directory, words) => {
+                *directory = Directory::default();
+                Keys::Word128(std::mem::take(words))
+            }
+            Stored::Bytes(directory, keys, hashes) => {
+                *directory = Directory::default();
                 hashes.clear();
                 let bytes = std::mem::take(&mut keys.bytes);
                 Keys::Bytes(ByteKeys { bytes, ends: std::mem::take(&mut keys.ends) })
             }
         };
-        self.directory = Directory::default();
+        if is_charged && width > 0 {
+            self.account.correct(len * width);
+        }
         TakenKeys { keys, null: self.null.take().map(|null| null as usize) }
     }
 }
@@ -274,46 +252,123 @@ pub(crate) struct TakenKeys {
     pub(crate) null: Option<usize>,
 }
 
-#[inline]
-#[expect(clippy::too_many_arguments, reason = "the parts of a table, of which two are borrowed apart")]
-fn words<W: Word>(
-    directory: &mut Directory,
-    null: &mut Option<u32>,
-    stored: &mut Vec<W>,
-    keys: &[W],
-    batch: &Packed,
-    hashes: &[u64],
-    rows: &[u32],
-    ids: &mut Vec<usize>,
-) {
-    let (is_far, room) = (directory.is_far(), directory.capacity());
-    for together in rows.chunks(TOGETHER) {
-        if stored.len() + together.len() > room {
-            break;
-        }
-        // Each loop asks for what the next one reads, so that the processor waits for all of it at once.
-        together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
-        if is_far {
-            together.iter().for_each(|&row| ask_for(stored, directory.first_look(hashes[row as usize]) as usize));
-        }
-        for &row in together {
-            let (row, next) = (row as usize, stored.len() as u32);
-            if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                let id = *null.get_or_insert(next);
-                if id == next {
-                    stored.push(W::default());
-                }
+/// Rows whose groups are looked for, and what new ones change.
+struct New<'r> {
+    null: &'r mut Option<u32>,
+    len: &'r mut usize,
+    batch: &'r Packed,
+    hashes: &'r [u64],
+    rows: &'r [u32],
+    ids: &'r mut Vec<usize>,
+}
+
+impl New<'_> {
+    /// The groups of the rows, as long as there is room for [`TOGETHER`]: `find_or_insert` is told a row, and the id of its group if that is new.
+    /// `ask_for` asks for memory before, of as many rows.
+    #[inline]
+    fn of_each<T>(
+        self,
+        room: usize,
+        table: &mut T,
+        ask_for: impl Fn(&T, &[u32]),
+        mut find_or_insert: impl FnMut(&mut T, usize, u32) -> u32,
+        mut add_null: impl FnMut(&mut T),
+    ) {
+        let Self { null, len, batch, rows, ids, .. } = self;
+        for together in rows.chunks(TOGETHER) {
+            if *len + together.len() > room {
+                break;
+            }
+            ask_for(table, together);
+            for &row in together {
+                let (row, next) = (row as usize, *len as u32);
+                let id = if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                    let id = *null.get_or_insert(next);
+                    if id == next {
+                        add_null(table);
+                    }
+                    id
+                } else {
+                    find_or_insert(table, row, next)
+                };
+                *len += usize::from(id == next);
                 ids.push(id as usize);
-                continue;
             }
-            let key = keys[row];
-            let id = directory.find_or_insert(hashes[row], next, |id| stored[id as usize] == key);
-            if id == next {
-                stored.push(key);
-            }
-            ids.push(id as usize);
         }
     }
+}
+
+#[inline]
+fn of_words<W: Word, const LANES: usize, const PLACES: usize>(
+    words: &mut Words<W, LANES, PLACES>,
+    keys: &[W],
+    new: New<'_>,
+) {
+    let (room, hashes) = (words.capacity(), new.hashes);
+    new.of_each(
+        room,
+        words,
+        |words, together| together.iter().for_each(|&row| words.ask_for(hashes[row as usize])),
+        |words, row, next| words.find_or_insert(hashes[row], keys[row], next),
+        |_| {},
+    );
+}
+
+#[inline]
+fn of_wide_words(directory: &mut Directory, stored: &mut Vec<u128>, keys: &[u128], new: New<'_>) {
+    let (is_far, room, hashes) = (directory.is_far(), directory.capacity(), new.hashes);
+    new.of_each(
+        room,
+        &mut (directory, stored),
+        // Each loop asks for what the next one reads, so that the processor waits for all of it at once.
+        |(directory, stored), together| {
+            together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
+            if is_far {
+                together.iter().for_each(|&row| ask_for(stored, directory.first_look(hashes[row as usize]) as usize));
+            }
+        },
+        |(directory, stored), row, next| {
+            let id = directory.find_or_insert(hashes[row], next, |id| stored[id as usize] == keys[row]);
+            if id == next {
+                stored.push(keys[row]);
+            }
+            id
+        },
+        |(_, stored)| stored.push(0),
+    );
+}
+
+/// Of bytes, with their hashes.
+#[inline]
+fn of_bytes(directory: &mut Directory, (stored, known): (&mut ByteKeys, &mut Vec<u64>), keys: &ByteKeys, new: New<'_>) {
+    let (is_far, room, hashes) = (directory.is_far(), directory.capacity(), new.hashes);
+    let add = |stored: &mut ByteKeys, known: &mut Vec<u64>, key: &[u8], hash: u64| {
+        stored.bytes.extend_from_slice(key);
+        // Within 4 GiB, as was made sure when room was made.
+        stored.ends.push(stored.bytes.len() as u32);
+        known.push(hash);
+    };
+    new.of_each(
+        room,
+        &mut (directory, stored, known),
+        |(directory, stored, _), together| {
+            together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
+            if is_far {
+                together.iter().for_each(|&row| {
+                    ask_for(&stored.ends, directory.first_look(hashes[row as usize]) as usize);
+                });
+            }
+        },
+        |(directory, stored, known), row, next| {
+            let key = keys.get(row);
+            let id = directory.find_or_insert(hashes[row], next, |id| stored.get(id as usize) == key);
+            if id == next {
+                add(stored, known, key, hashes[row]);
+            }
+            id
+        },
+        |(_, stored, known)| add(stored, known, &[], 0),
+    );
 }
 
 #[cfg(test)]

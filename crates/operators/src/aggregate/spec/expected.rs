@@ -10,6 +10,7 @@ use datafusion_physical_expr::expressions::Column;
 use super::{Aggregate, Kind, Spec};
 use crate::hash_table::directory::Directory;
 use crate::hash_table::keys::Keys;
+use crate::hash_table::words::{Words32, Words64};
 
 /// Of a group by bytes, beside those: where its key ends, and the hash.
 const BESIDE_BYTES: usize = 4 + 8;
@@ -35,18 +36,19 @@ impl Spec {
         let rows = *known.num_rows.get_value()?;
         let columns = self.keys.iter().map(|key| known_of(key, known)).collect::<Option<Vec<_>>>()?;
         let groups = self.expected_groups(&columns, rows)?;
-        let key = match self.packing.none() {
-            Keys::Word32(_) => 4,
-            Keys::Word64(_) => 8,
-            Keys::Word128(_) => 16,
+        let keys = match self.packing.none() {
+            Keys::Word32(_) => Words32::bytes_for(groups),
+            Keys::Word64(_) => Words64::bytes_for(groups),
+            Keys::Word128(_) => Directory::bytes_for(groups).saturating_add(groups.saturating_mul(size_of::<u128>())),
             Keys::Bytes(_) => {
                 let widths = self.schema.fields().iter().zip(&columns);
                 let widths = widths.map(|(field, column)| width(field.data_type(), column, rows));
-                BESIDE_BYTES + widths.sum::<Option<usize>>()?
+                let each = BESIDE_BYTES + widths.sum::<Option<usize>>()?;
+                Directory::bytes_for(groups).saturating_add(groups.saturating_mul(each))
             }
         };
         let states = self.aggregates.iter().map(|one| one.expected_bytes(known, rows)).sum::<Option<usize>>()?;
-        Some(Directory::bytes_for(groups).saturating_add(groups.saturating_mul(key + states)))
+        Some(keys.saturating_add(groups.saturating_mul(states)))
     }
 
     /// Groups of all sets: as many as their keys may make, and no more than there are rows.
