@@ -150,7 +150,7 @@ impl Partition {
         if len + more <= self.groups.capacity() {
             return len;
         }
-        let Some(to_come) = to_come else { return len + len / 2 };
+        let Some(to_come) = to_come else { return self.groups.goal_of_unknown() };
         self.growth.expected(self.rows, len, self.rows as f64 * to_come)
     }
 

@@ -1,6 +1,6 @@
 //! Hashes of keys: 64 bits by folded multiplication, with a secret, so that nobody can choose keys that collide.
 //!
-//! Of a hash, the upper half says where a directory is searched first, the lowest byte is the tag there, and the bits
+//! Of a hash, the upper half says where a table is searched first, the lowest byte is the tag in a directory, and the bits
 //! above that byte divide rows among partitions.
 
 use std::hash::{BuildHasher, RandomState};
@@ -94,7 +94,7 @@ pub(crate) trait Word: Copy + Eq + Default + Send + 'static {
     fn widen(self) -> u128;
     /// How many are compared at once: a power of two.
     const TOGETHER: usize = 4;
-    /// A bit for each of as many that is `self`, the first one lowest.
+    /// A bit for each of as many, or of others that a table has together, that is `self`, the first one lowest. Of 32 bits they are eight.
     #[inline]
     fn places_in(self, together: &[Self]) -> u32 {
         together.iter().enumerate().fold(0, |bits, (at, known)| bits | u32::from(*known == self) << at)

@@ -2,7 +2,7 @@
 //! have a key.
 //!
 //! ```text
-//!   key of a row -> hash -> words -> group id -> states[id]                        groups by up to 8 bytes
+//!   key of a row -> hash -> words -> group id -> states[id]                        groups by numbers that fit 8 bytes
 //!   key of a row -> hash -> directory -> group id -> keys[id], states[id]          groups by others
 //!   key of a row -> hash -> unchained -> rows of the key, side by side             joins
 //!   key of a row -> direct -> row                                                  joins by numbers close together

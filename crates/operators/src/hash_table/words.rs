@@ -217,6 +217,7 @@ mod tests {
         // What is there once and again, zero among them, and all bits.
         let numbers = || (0..count).map(|number| number * number % 30_011);
         as_a_map::<u32, 8, 7>(Secret::random(), numbers().map(|number| number as u32));
+        as_a_map::<u32, 8, 7>(Secret::random(), numbers().map(|number| u32::MAX - number as u32));
         as_a_map::<u64, 5, 5>(Secret::random(), numbers());
         as_a_map::<u64, 5, 5>(Secret::random(), (0..count).map(|number| u64::MAX - scrambled(number) % 9_999));
     }
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn what_collides_is_found_all_the_same() {
         let count: u64 = if cfg!(miri) { 60 } else { 700 };
-        // One hash for all, and hashes that differ in the upper half alone.
+        // One hash for all, and hashes of which the lowest bits are the same.
         for secret in [Secret::colliding(), Secret::same_tag()] {
             as_a_map::<u32, 8, 7>(secret, (0..2 * count).map(|number| (number % count) as u32));
             as_a_map::<u64, 5, 5>(secret, (0..2 * count).map(|number| number % count));

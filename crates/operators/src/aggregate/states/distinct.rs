@@ -4,8 +4,7 @@
 //!   (group, value)  ->  a table of such pairs  ->  those that are new  ->  the state of the aggregate without DISTINCT
 //! ```
 //!
-//! There is one table for all groups of a partition, with the same kinds of keys as groups: a pair of integers takes 8 bytes, and a few
-//! more for its place in the index. The state of a group is the list of its values.
+//! There is one table for all groups of a partition, with the same kinds of keys as groups: a pair of integers is a word of 8 bytes. The state of a group is the list of its values.
 
 use std::sync::Arc;
 
@@ -176,7 +175,7 @@ impl State for Distinct {
 
     fn evaluate(&mut self) -> Result<ArrayRef> {
         self.groups = 0;
-        self.pairs.take();
+        self.pairs.clear();
         self.inner.evaluate()
     }
 
