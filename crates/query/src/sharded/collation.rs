@@ -64,21 +64,28 @@ pub(super) fn provider_of(node: &LogicalPlan) -> Option<ShardedProvider> {
 fn orders_text(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     each_node_with_subqueries(plan, |node| {
-        let mut schema = merge_schema(&node.inputs());
-        if let LogicalPlan::TableScan(scan) = node {
-            schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-        }
-        let is_by_text = |keys: &[SortExpr]| keys.iter().any(|key| is_text(&key.expr, &schema));
-        found |= match node {
-            LogicalPlan::Sort(sort) => is_by_text(&sort.expr),
-            LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_deref().is_some_and(is_by_text),
-            _ => false,
-        };
-        each_expression_of(node, |expr| {
-            each_part(expr, |expr| {
-                found |= compares_text(expr, &schema);
-                Ok(TreeNodeRecursion::Continue)
-            })
+        found |= compares(node)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// Whether a node itself compares texts.
+fn compares(node: &LogicalPlan) -> Result<bool> {
+    let mut schema = merge_schema(&node.inputs());
+    if let LogicalPlan::TableScan(scan) = node {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let is_by_text = |keys: &[SortExpr]| keys.iter().any(|key| is_text(&key.expr, &schema));
+    let mut found = match node {
+        LogicalPlan::Sort(sort) => is_by_text(&sort.expr),
+        LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_deref().is_some_and(is_by_text),
+        _ => false,
+    };
+    each_expression_of(node, |expr| {
+        each_part(expr, |expr| {
+            found |= compares_text(expr, &schema);
+            Ok(TreeNodeRecursion::Continue)
         })
     })?;
     Ok(found)

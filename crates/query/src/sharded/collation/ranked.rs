@@ -38,7 +38,7 @@ use datafusion::logical_expr::{
 
 use super::asked::Ranker;
 use super::ranks::{Ranks, is_rank_name, rank_field, rank_name};
-use super::{CHOOSING, compares_text, is_text, orders_text, provider_of};
+use super::{CHOOSING, compares, compares_text, is_text, orders_text, provider_of};
 
 /// The plan that compares ranks; `None`: it compares texts where ranks are not taken.
 ///
@@ -111,24 +111,6 @@ fn is_compared_row_by_row(plan: &LogicalPlan) -> Result<bool> {
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
-        })
-    })?;
-    Ok(found)
-}
-
-/// Whether a node itself compares texts.
-fn compares(node: &LogicalPlan) -> Result<bool> {
-    let schema = merge_schema(&node.inputs());
-    let is_by_text = |keys: &[SortExpr]| keys.iter().any(|key| is_text(&key.expr, &schema));
-    let mut found = match node {
-        LogicalPlan::Sort(sort) => is_by_text(&sort.expr),
-        LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_deref().is_some_and(is_by_text),
-        _ => false,
-    };
-    each_expression_of(node, |expr| {
-        each_part(expr, |expr| {
-            found |= compares_text(expr, &schema);
-            Ok(TreeNodeRecursion::Continue)
         })
     })?;
     Ok(found)
