@@ -7,6 +7,10 @@
 /// Bytes that a processor's own cache holds: of less nothing needs to be asked for. Of tests a few hundred rows are more.
 pub(crate) const NEAR: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
+/// Bytes that its nearest cache holds, and then some: of less nothing needs to be asked for where a guess of the processor may be wrong, after which it waits anew for
+/// what it had begun to read.
+pub(crate) const NEAREST: usize = if cfg!(test) { 1 << 12 } else { 1 << 16 };
+
 /// A bit for each of sixteen bytes that is `byte`, the first one lowest.
 #[inline]
 pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u32 {

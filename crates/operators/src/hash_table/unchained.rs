@@ -17,13 +17,12 @@
 //! bytes of its key: 12 for a key of 32 bits. A row that has the key of another one takes no more. (The shape is the unchained
 //! table of Umbra's: Birler, Schmidt, Fent and Neumann, DaMoN 2024.)
 //!
-//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places. Tables of several prefixes with as many slots
-//! each become one when they are put behind each other.
+//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places.
 
 use std::cmp::Ordering;
 
 use super::hash::Word;
-use super::machine::{NEAR, ask_for};
+use super::machine::ask_for;
 
 /// Rows for a slot, on average.
 const ROWS_PER_SLOT: usize = 2;
@@ -63,26 +62,17 @@ pub(crate) struct Unchained<W> {
     rows: Vec<u32>,
     /// Bits at the top of a hash that are the same for all keys, since they chose this table among others.
     prefix: u32,
-    /// Whether each key is there once.
-    is_once: bool,
-    /// Whether the number of a row is its place.
-    is_in_order: bool,
 }
 
 /// Slots for so many rows.
-pub(crate) fn slots_for(rows: usize) -> usize {
+fn slots_for(rows: usize) -> usize {
     (rows / ROWS_PER_SLOT).max(1)
 }
 
 impl<W: Word + Ord> Unchained<W> {
     /// Bytes that one of so many rows holds.
     pub(crate) fn bytes_for(rows: usize) -> usize {
-        Self::directory_bytes_for(rows) + rows * (size_of::<W>() + size_of::<u32>())
-    }
-
-    /// Of those, the bytes beside keys and rows; as much as these again is held while it is made.
-    pub(crate) fn directory_bytes_for(rows: usize) -> usize {
-        (slots_for(rows) + 1) * size_of::<Entry>()
+        (slots_for(rows) + 1) * size_of::<Entry>() + rows * (size_of::<W>() + size_of::<u32>())
     }
 
     /// Of keys and their rows, fewer than 2^32. `hash` gives a key's hash, whose first `prefix` bits are the same for all; `order`
@@ -94,20 +84,8 @@ impl<W: Word + Ord> Unchained<W> {
         hash: impl Fn(W) -> u64,
         order: impl Fn((W, u32), (W, u32)) -> Ordering,
     ) -> Self {
-        Self::with_slots(slots_for(keys.len()), keys, rows, prefix, hash, order)
-    }
-
-    /// The same with so many slots: one at least, and fewer than 2^32.
-    pub(crate) fn with_slots(
-        slots: usize,
-        keys: Vec<W>,
-        rows: Vec<u32>,
-        prefix: u32,
-        hash: impl Fn(W) -> u64,
-        order: impl Fn((W, u32), (W, u32)) -> Ordering,
-    ) -> Self {
-        let entries = vec![Entry::default(); slots + 1];
-        let mut table = Self { entries, keys, rows, prefix, is_once: true, is_in_order: false };
+        let entries = vec![Entry::default(); slots_for(keys.len()) + 1];
+        let mut table = Self { entries, keys, rows, prefix };
         for key in &table.keys {
             let hash = hash(*key);
             let slot = table.slot(hash);
@@ -135,35 +113,14 @@ impl<W: Word + Ord> Unchained<W> {
         for entry in &table.entries {
             let end = entry.end as usize;
             sort(&mut table.keys[start..end], &mut table.rows[start..end], &order);
-            table.is_once &= table.keys[start..end].windows(2).all(|two| two[0] != two[1]);
             start = end;
         }
         table
     }
 
-    /// One table of all that divide the hashes among them by their first bits, in the order of these, and have as many slots as each other. What they are
-    /// made of is copied array by array, and goes then: of the largest of three there is a copy beside them.
-    pub(crate) fn of_parts(parts: Vec<Self>) -> Self {
-        let (mut entries, mut keys, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut is_once = true;
-        for part in parts {
-            is_once &= part.is_once;
-            entries.push(part.entries);
-            keys.push(part.keys);
-            rows.push(part.rows);
-        }
-        let entries = entries_of_parts(entries);
-        Self { entries, keys: of_arrays(keys), rows: of_arrays(rows), prefix: 0, is_once, is_in_order: false }
-    }
-
     /// Rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
-    }
-
-    /// Whether looking for keys at random is waiting for memory, unless that is asked for.
-    pub(crate) fn is_far(&self) -> bool {
-        self.bytes() > NEAR
     }
 
     /// Bytes that it holds.
@@ -181,34 +138,10 @@ impl<W: Word + Ord> Unchained<W> {
         ((u128::from(rest) * u128::from(slots)) >> 64) as usize
     }
 
-    /// Whether each key is there once.
-    pub(crate) fn is_once(&self) -> bool {
-        self.is_once
-    }
-
-    /// The number of the slot of a hash: there are fewer of them than rows, unless there is one.
+    /// Asks for the memory of the slot of a hash.
     #[inline]
-    pub(crate) fn slot_of(&self, hash: u64) -> u32 {
-        self.slot(hash) as u32
-    }
-
-    /// Whether the number of a row is its place.
-    pub(crate) fn is_in_order(&self) -> bool {
-        self.is_in_order
-    }
-
-    /// Numbers rows anew, by their places; the numbers that they had, in this order.
-    pub(crate) fn renumber(&mut self) -> Vec<u32> {
-        self.is_in_order = true;
-        // Fewer than 2^32.
-        let places = (0..self.rows.len() as u32).collect();
-        std::mem::replace(&mut self.rows, places)
-    }
-
-    /// Asks for the memory of a slot.
-    #[inline]
-    pub(crate) fn ask_for_slot(&self, slot: u32) {
-        ask_for(&self.entries, slot as usize);
+    pub(crate) fn ask_for_slot(&self, hash: u64) {
+        ask_for(&self.entries, self.slot(hash));
     }
 
     /// Asks for the memory of the first keys of a run.
@@ -223,12 +156,6 @@ impl<W: Word + Ord> Unchained<W> {
         ask_for(&self.rows, run.start as usize);
     }
 
-    /// The row at a place; none of interest where there is no such place.
-    #[inline]
-    pub(crate) fn row(&self, at: u32) -> u32 {
-        self.rows.get(at as usize).copied().unwrap_or_default()
-    }
-
     /// Where rows with this hash may lie: nowhere, as a rule, if there are none. Takes the same way for all.
     #[inline]
     pub(crate) fn run(&self, hash: u64) -> Run {
@@ -237,16 +164,6 @@ impl<W: Word + Ord> Unchained<W> {
         let tags = tags_of(hash);
         let end = if entry.tags & tags == tags { entry.end } else { before.end };
         Run { start: before.end, end }
-    }
-
-    /// Where all rows of a slot lie, whatever its tags say: of use where the keys are looked at in any case.
-    #[inline]
-    pub(crate) fn run_of_slot(&self, slot: u32) -> Run {
-        let slot = slot as usize;
-        match self.entries.get(slot..slot + 2) {
-            Some([before, entry]) => Run { start: before.end, end: entry.end },
-            _ => Run::default(),
-        }
     }
 
     /// A bit for each place of a short run that has a key; `None` of a long one, and of those at the very end. Takes the same way for all short
@@ -280,24 +197,6 @@ impl<W: Word + Ord> Unchained<W> {
         }
     }
 
-    /// The place of a key in the run of its slot, and whether it is there: of a table in which each key is there once.
-    #[inline]
-    pub(crate) fn only(&self, run: Run, key: W) -> (u32, bool) {
-        let start = run.start as usize;
-        let few = self.keys.get(start..start + W::TOGETHER);
-        match few.filter(|_| (run.end - run.start) as usize <= W::TOGETHER) {
-            // What lies behind the run are keys of other slots, of which none is this one: nothing needs to be left out.
-            Some(few) => {
-                let places = key.places_in(few);
-                (Self::first_of(run, places), places != 0)
-            }
-            None => {
-                let same = self.same_of_many(run, key);
-                (same.start, same.start < same.end)
-            }
-        }
-    }
-
     /// The same by halving: keys of a slot are in order.
     fn same_of_many(&self, run: Run, key: W) -> Run {
         let keys = &self.keys[run.start as usize..run.end as usize];
@@ -318,29 +217,6 @@ impl<W: Word + Ord> Unchained<W> {
     pub(crate) fn get(&self, at: u32) -> (W, u32) {
         (self.keys[at as usize], self.rows[at as usize])
     }
-}
-
-/// The entries of one table of those of several, whose rows lie behind each other.
-fn entries_of_parts(parts: Vec<Vec<Entry>>) -> Vec<Entry> {
-    // The first of each says where its first slot begins.
-    let slots: usize = parts.iter().map(|entries| entries.len() - 1).sum();
-    let mut all = Vec::with_capacity(slots + 1);
-    all.push(Entry::default());
-    let mut rows = 0_u32;
-    for entries in parts {
-        all.extend(entries.iter().skip(1).map(|entry| Entry { end: rows + entry.end, tags: entry.tags }));
-        rows += entries.last().map_or(0, |last| last.end);
-    }
-    all
-}
-
-/// Arrays as one; each goes when it has been copied.
-fn of_arrays<T: Copy>(arrays: Vec<Vec<T>>) -> Vec<T> {
-    let mut all = Vec::with_capacity(arrays.iter().map(Vec::len).sum());
-    for array in arrays {
-        all.extend_from_slice(&array);
-    }
-    all
 }
 
 /// Sorts the rows of a slot: in their place, since there may be many.
@@ -449,16 +325,6 @@ mod tests {
         let places: Vec<u32> = same.collect();
         let exact = table.same(run, key);
         assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());
-        if table.is_once() {
-            // Whether or not the tags have been asked.
-            let slot = table.run_of_slot(table.slot_of(hash));
-            assert!(slot.start == run.start && (run == slot || places.is_empty()));
-            for run in [run, slot] {
-                let (place, is_there) = table.only(run, key);
-                assert_eq!(is_there.then_some(place), places.first().copied());
-                assert!(!is_there || table.rows(exact) == [table.row(place)]);
-            }
-        }
         let mut rows = table.rows(exact).to_vec();
         rows.sort_unstable();
         rows
@@ -480,7 +346,6 @@ mod tests {
                 }
                 let table = Unchained::new(all, (0..count).collect(), 0, |key| key.hash(secret), by_key);
                 assert_eq!(table.len(), count as usize);
-                assert_eq!(table.is_once(), twin.values().all(|rows| rows.len() == 1), "{count} {keys}");
                 assert_eq!(table.bytes(), Unchained::<u32>::bytes_for(count as usize));
                 for key in (0..keys + 100).step_by(if cfg!(miri) || count > 5000 { 97 } else { 1 }) {
                     let rows = found(&table, key.hash(secret), key);
@@ -533,83 +398,26 @@ mod tests {
         let by_number = |left: (Counted, u32), right: (Counted, u32)| left.0.cmp(&right.0);
         let keys: Vec<Counted> = (0..count).map(key).collect();
         let table = Unchained::new(keys, (0..count).collect(), 0, |key: Counted| key.hash(secret), by_number);
-        assert!(table.is_once());
         let mut all = 0;
         for number in 0..2 * count {
             let hash = key(number).hash(secret);
             let run = table.run(hash);
             // No tag refuses what is not there.
-            assert_eq!(run, table.run_of_slot(table.slot_of(hash)), "{number}");
+            let slot = table.slot(hash);
+            assert_eq!((run.start, run.end), (table.entries[slot].end, table.entries[slot + 1].end), "{number}");
             COMPARED.set(0);
             let same = table.same(run, key(number));
-            let of_same = COMPARED.replace(0);
-            let (place, is_there) = table.only(run, key(number));
-            let of_only = COMPARED.replace(0);
+            let compared = COMPARED.replace(0);
             let row = (number < count).then_some(number);
-            assert_eq!((table.rows(same).first().copied(), is_there.then(|| table.row(place))), (row, row));
+            assert_eq!(table.rows(same).first().copied(), row);
             assert!((same.end - same.start) as usize == usize::from(row.is_some()), "{number}: {same:?}");
             // Some at once where there are no more; else, and at the end of all keys, their run is halved twice.
             let halves = 2 * ((run.end - run.start).max(1).ilog2() as usize + 2);
-            assert!(of_same.max(of_only) <= halves.max(Counted::TOGETHER), "{of_same} and {of_only} of {run:?}");
-            all += of_same.max(of_only);
+            assert!(compared <= halves.max(Counted::TOGETHER), "{compared} of {run:?}");
+            all += compared;
         }
         // A slot has two rows on average, one in seven of those that have a key more than four.
         assert!(all <= 6 * 2 * count as usize, "{all} comparisons for {} keys", 2 * count);
-    }
-
-    #[test]
-    fn tables_that_divide_the_hashes_become_one() {
-        let secrets = [Secret::random(), Secret::random(), Secret::colliding(), Secret::same_tag()];
-        for (secret, prefix) in secrets.into_iter().zip([1, 3, 2, 2]) {
-            // Some of them several times.
-            let keys: Vec<u32> = (0..if cfg!(miri) { 300 } else { 3000 }).map(|row: u32| row * row % 2503).collect();
-            let mut parts = vec![(Vec::new(), Vec::new()); 1 << prefix];
-            for (row, key) in (0..).zip(&keys) {
-                let (keys, rows): &mut (Vec<u32>, Vec<u32>) = &mut parts[(key.hash(secret) >> (64 - prefix)) as usize];
-                keys.push(*key);
-                rows.push(row);
-            }
-            let slots = slots_for(keys.len()).div_ceil(parts.len());
-            let made = |(keys, rows): (Vec<u32>, Vec<u32>)| {
-                Unchained::with_slots(slots, keys, rows, prefix, |key| key.hash(secret), by_key)
-            };
-            let parts: Vec<Unchained<u32>> = parts.into_iter().map(made).collect();
-            let slots_in_parts = |hash: u64| {
-                let part = (hash >> (64 - prefix)) as usize;
-                (part * slots) as u32 + parts[part].slot_of(hash)
-            };
-            // At the ends of all hashes and of those of parts too.
-            let ends = (0..=1_u64 << prefix).map(|part| part.checked_shl(64 - prefix).unwrap_or(0));
-            let hashes = ends.flat_map(|end| [end, end.wrapping_sub(1), end.wrapping_add(1)]);
-            let hashes: Vec<u64> = hashes.chain(keys.iter().map(|key| key.hash(secret))).collect();
-            let expected: Vec<u32> = hashes.iter().map(|hash| slots_in_parts(*hash)).collect();
-            let bytes: usize = parts.iter().map(Unchained::bytes).sum();
-            let (whole, count) = (parts.iter().all(Unchained::is_once), parts.len());
-            let table = Unchained::of_parts(parts);
-            assert_eq!(hashes.iter().map(|hash| table.slot_of(*hash)).collect::<Vec<u32>>(), expected);
-            assert_eq!((table.len(), table.is_once()), (keys.len(), whole));
-            assert_eq!(table.bytes(), bytes - (count - 1) * size_of::<Entry>());
-            for key in (0..2600).step_by(if cfg!(miri) { 97 } else { 1 }) {
-                let rows: Vec<u32> = (0..).zip(&keys).filter(|(_, known)| **known == key).map(|(row, _)| row).collect();
-                assert_eq!(found(&table, key.hash(secret), key), rows, "{key}");
-            }
-        }
-    }
-
-    #[test]
-    fn rows_may_be_numbered_by_their_places() {
-        let secret = Secret::random();
-        let keys: Vec<u32> = (0..500).map(|row: u32| row.wrapping_mul(2_654_435_761)).collect();
-        let mut table = Unchained::new(keys.clone(), (0..500).collect(), 0, |key| key.hash(secret), by_key);
-        let bytes = table.bytes();
-        assert!(!table.is_in_order());
-        let order = table.renumber();
-        assert!(table.is_in_order() && table.bytes() == bytes);
-        for (row, key) in (0..).zip(&keys) {
-            let (place, is_there) = table.only(table.run(key.hash(secret)), *key);
-            assert!(is_there && table.row(place) == place && order[place as usize] == row, "{row}");
-            assert_eq!(found(&table, key.hash(secret), *key), [place]);
-        }
     }
 
     #[test]

@@ -1,20 +1,25 @@
-//! Words -> group ids, with the words beside the ids: one cache line per lookup as a rule, and nothing else to look at.
+//! Words -> ids of groups or numbers of rows, beside the words: one cache line per lookup as a rule, and nothing else to look at.
 //!
 //! ```text
 //!   line, 64 bytes    words    | w w w w w w w . |    7 x 4 bytes and as much that is not used, so that eight are compared at once;
-//!                              | w w w w w |          or 5 x 8 bytes
-//!                     ids      | id | id | ...        7 or 5 x 4 bytes
-//!                     head     | n |                  how many there are, and whether an entry found no place here and went on
+//!                              | w w w w w |          or 5 x 8 bytes, or 3 x 16
+//!                     ids      | id | id | ...        7, 5 or 3 x 4 bytes
+//!                     head     | n |                  how many there are, which of them are marked, and whether an entry found no
+//!                                                     place here and went on
 //! ```
 //!
 //! The upper half of a hash chooses the line, whatever their number is; an entry that finds it full goes to the next that is not. Lines are
-//! filled to 3/4, since fewer places overflow sooner than the twelve of a directory: 12.2 bytes an entry of 32 bits when full, 17.1 of 64. A table that grows reads its lines in order, and writes the new ones
+//! filled to 3/4, since fewer places overflow sooner than the twelve of a directory: 12.2 bytes an entry of 32 bits when full, 17.1 of 64, 28.4 of 128. A table that grows reads its lines in order, and writes the new ones
 //! nearly so, since a hash chooses among more lines as it has among fewer. Entries are never removed.
 
 use super::hash::{Secret, Word};
 use super::machine::ask_for;
 
-/// In the head: an entry went on.
+/// In the head: how many there are.
+const COUNT: u32 = 0xFF;
+/// The mark of the first entry; those of the others are above it.
+const MARK: u32 = 1 << 8;
+/// An entry went on.
 const PASSED: u32 = 1 << 31;
 
 /// See the module. `LANES` are compared, of which the first `PLACES` have ids.
@@ -27,6 +32,7 @@ struct Line<W, const LANES: usize, const PLACES: usize> {
 }
 
 const _: () = assert!(size_of::<Line<u32, 8, 7>>() == 64 && size_of::<Line<u64, 5, 5>>() == 64);
+const _: () = assert!(size_of::<Line<u128, 3, 3>>() == 64);
 
 /// See the module.
 pub(crate) struct Words<W, const LANES: usize, const PLACES: usize> {
@@ -51,7 +57,7 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Line<W, LANES, PLACES> {
 
     #[inline]
     fn count(&self) -> usize {
-        (self.head & !PASSED) as usize
+        (self.head & COUNT) as usize
     }
 
     #[inline]
@@ -59,12 +65,33 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Line<W, LANES, PLACES> {
         self.head & PASSED != 0
     }
 
-    /// The id of a word that is here.
+    /// The place of a word that is here.
     #[inline]
-    fn find(&self, word: W) -> Option<u32> {
+    fn place_of(&self, word: W) -> Option<usize> {
         let places = word.places_in(&self.words) & ((1 << self.count()) - 1);
-        self.ids.get(places.trailing_zeros() as usize).copied()
+        // The last place is a place in any case, and is behind those where the word is.
+        (places != 0).then(|| (places | 1 << (PLACES - 1)).trailing_zeros() as usize)
     }
+
+    #[inline]
+    fn is_marked(&self, place: usize) -> bool {
+        self.head & (MARK << place) != 0
+    }
+
+    /// What is at its places.
+    fn entries(&self) -> impl Iterator<Item = Entry<W>> {
+        let each = self.words.iter().zip(&self.ids).enumerate().take(self.count());
+        each.map(|(place, (word, id))| Entry { word: *word, id: *id, is_marked: self.is_marked(place) })
+    }
+}
+
+/// A word with what is beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<W> {
+    pub(crate) word: W,
+    pub(crate) id: u32,
+    /// What a mark means is up to whoever has set it.
+    pub(crate) is_marked: bool,
 }
 
 impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
@@ -81,6 +108,11 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
         }
     }
 
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.iter().map(Line::count).sum()
+    }
+
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         self.lines.capacity() * size_of::<Line<W, LANES, PLACES>>()
@@ -89,6 +121,11 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
     /// Bytes that one with room for so many entries holds.
     pub(crate) fn bytes_for(entries: usize) -> usize {
         Self::lines_for(entries) * size_of::<Line<W, LANES, PLACES>>()
+    }
+
+    /// One with room for so many entries.
+    pub(crate) fn with_room(entries: usize) -> Self {
+        Self { lines: vec![Line::empty(); Self::lines_for(entries)] }
     }
 
     /// The line where a search for a hash begins. There are lines.
@@ -114,8 +151,8 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
         let mut at = self.home(hash);
         loop {
             let line = &self.lines[at];
-            if let Some(found) = line.find(word) {
-                return found;
+            if let Some(place) = line.place_of(word) {
+                return line.ids[place];
             }
             if !line.is_passed() {
                 break;
@@ -127,24 +164,66 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
         id
     }
 
-    /// Whether a word of this hash is there.
-    pub(crate) fn has(&self, hash: u64, word: W) -> bool {
+    /// An id, and whether it is that of a word of this hash, and the word is there.
+    #[inline]
+    pub(crate) fn look_up(&self, hash: u64, word: W) -> (u32, bool) {
+        self.search(hash, word, |line, place| line.ids[place])
+    }
+
+    /// The same with whether the word is marked, which would cost those who do not ask.
+    #[inline]
+    pub(crate) fn look_up_marked(&self, hash: u64, word: W) -> ((u32, bool), bool) {
+        self.search(hash, word, |line, place| (line.ids[place], line.is_marked(place)))
+    }
+
+    #[inline]
+    fn search<T: Default>(&self, hash: u64, word: W, see: impl Fn(&Line<W, LANES, PLACES>, usize) -> T) -> (T, bool) {
         let mut at = self.home(hash);
         while let Some(line) = self.lines.get(at) {
-            if line.find(word).is_some() {
-                return true;
+            // In this order: that a word is there is the rule, and whether a line was passed nobody can guess.
+            if let Some(place) = line.place_of(word) {
+                return (see(line, place), true);
             }
             if !line.is_passed() {
                 break;
             }
             at = self.after(at);
         }
-        false
+        (T::default(), false)
     }
 
-    /// Adds an entry to this line, or to the next one that is not full.
+    /// Whether a word of this hash is there.
+    pub(crate) fn has(&self, hash: u64, word: W) -> bool {
+        self.look_up(hash, word).1
+    }
+
+    /// The id of a word of this hash, to be changed, and whether it is marked; `None` where the word is not there.
+    pub(crate) fn id_of(&mut self, hash: u64, word: W) -> Option<(&mut u32, bool)> {
+        let mut at = self.home(hash);
+        while let Some(line) = self.lines.get(at) {
+            if let Some(place) = line.place_of(word) {
+                let is_marked = line.is_marked(place);
+                return Some((&mut self.lines[at].ids[place], is_marked));
+            }
+            if !line.is_passed() {
+                break;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Adds a word of this hash that is not there. There is room for it.
+    pub(crate) fn add(&mut self, hash: u64, entry: Entry<W>) {
+        let (line, place) = self.insert_from(self.home(hash), entry.word, entry.id);
+        if entry.is_marked {
+            self.lines[line].head |= MARK << place;
+        }
+    }
+
+    /// Adds an entry to this line, or to the next one that is not full; where it is.
     #[inline]
-    fn insert_from(&mut self, mut at: usize, word: W, id: u32) {
+    fn insert_from(&mut self, mut at: usize, word: W, id: u32) -> (usize, usize) {
         loop {
             let line = &mut self.lines[at];
             let place = line.count();
@@ -152,7 +231,7 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
                 line.words[place] = word;
                 line.ids[place] = id;
                 line.head += 1;
-                return;
+                return (at, place);
             }
             line.head |= PASSED;
             at = self.after(at);
@@ -161,22 +240,36 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
 
     /// Makes room for so many entries. Both the old and the new ones are held meanwhile.
     pub(crate) fn grow(&mut self, entries: usize, secret: Secret) {
-        let mut grown = Self { lines: vec![Line::empty(); Self::lines_for(entries)] };
-        for line in &self.lines {
-            for (word, id) in line.words.iter().zip(&line.ids).take(line.count()) {
-                grown.insert_from(grown.home(word.hash(secret)), *word, *id);
-            }
+        let mut grown = Self::with_room(entries);
+        for entry in self.lines.iter().flat_map(Line::entries) {
+            grown.add(entry.word.hash(secret), entry);
         }
         *self = grown;
+    }
+
+    /// All entries from a place on, and the place behind each. Places follow each other in the order of this.
+    pub(crate) fn entries(&self, place: usize) -> impl Iterator<Item = (usize, Entry<W>)> {
+        let (first, before) = (place / PLACES, place % PLACES);
+        let lines = self.lines.iter().enumerate().skip(first);
+        lines.flat_map(move |(at, line)| {
+            let before = if at == first { before } else { 0 };
+            (at * PLACES + 1..).zip(line.entries()).skip(before)
+        })
+    }
+
+    /// Ids of all entries, in their order, to be changed.
+    pub(crate) fn ids(&mut self) -> impl Iterator<Item = &mut u32> {
+        self.lines.iter_mut().flat_map(|line| {
+            let count = line.count();
+            &mut line.ids[..count]
+        })
     }
 
     /// The words of ids below `ids`, in their order; where none has an id, any.
     pub(crate) fn in_order(&self, ids: usize) -> Vec<W> {
         let mut words = vec![W::default(); ids];
-        for line in &self.lines {
-            for (word, id) in line.words.iter().zip(&line.ids).take(line.count()) {
-                words[*id as usize] = *word;
-            }
+        for entry in self.lines.iter().flat_map(Line::entries) {
+            words[entry.id as usize] = entry.word;
         }
         words
     }
@@ -209,6 +302,28 @@ mod tests {
         }
         let words = table.in_order(twin.len());
         assert!(twin.iter().all(|(word, id)| words[*id as usize] == *word));
+        // Made anew, with marks and other ids, it is found again, from any place on.
+        let mut made = Words::<W, LANES, PLACES>::with_room(words.len());
+        for (word, id) in words.iter().zip(0..) {
+            made.add(Word::hash(*word, secret), Entry { word: *word, id, is_marked: id % 3 == 1 });
+        }
+        assert_eq!(made.len(), words.len());
+        let entries: Vec<(usize, Entry<W>)> = made.entries(0).collect();
+        let all =
+            entries.iter().all(|(_, entry)| twin[&entry.word] == entry.id && entry.is_marked == (entry.id % 3 == 1));
+        assert!(all && entries.len() == words.len());
+        for after in [0, 1, entries.len() / 2, entries.len() - 1] {
+            assert_eq!(made.entries(entries[after].0).next(), entries.get(after + 1).copied());
+        }
+        made.ids().for_each(|id| *id += 1);
+        for (word, id) in &twin {
+            let hash = Word::hash(*word, secret);
+            let is_marked = id % 3 == 1;
+            assert_eq!(made.look_up(hash, *word), (id + 1, true));
+            assert_eq!(made.look_up_marked(hash, *word), ((id + 1, is_marked), true));
+            assert_eq!(made.id_of(hash, *word), Some((&mut (id + 1), is_marked)));
+        }
+        assert!(Words::<W, LANES, PLACES>::default().id_of(0, W::default()).is_none());
     }
 
     #[test]
@@ -219,6 +334,10 @@ mod tests {
         as_a_map::<u32, 8, 7>(Secret::random(), numbers().map(|number| number as u32));
         as_a_map::<u32, 8, 7>(Secret::random(), numbers().map(|number| u32::MAX - number as u32));
         as_a_map::<u64, 5, 5>(Secret::random(), numbers());
+        as_a_map::<u128, 3, 3>(
+            Secret::random(),
+            numbers().map(|number| u128::from(number) << 64 | u128::from(number % 3)),
+        );
         as_a_map::<u64, 5, 5>(Secret::random(), (0..count).map(|number| u64::MAX - scrambled(number) % 9_999));
     }
 
@@ -229,6 +348,7 @@ mod tests {
         for secret in [Secret::colliding(), Secret::same_tag()] {
             as_a_map::<u32, 8, 7>(secret, (0..2 * count).map(|number| (number % count) as u32));
             as_a_map::<u64, 5, 5>(secret, (0..2 * count).map(|number| number % count));
+            as_a_map::<u128, 3, 3>(secret, (0..2 * count).map(|number| u128::from(number % count)));
         }
     }
 
@@ -238,5 +358,6 @@ mod tests {
         let bytes = |bytes: usize| bytes as f64 / entries as f64;
         assert!((12.18..12.20).contains(&bytes(Words32::bytes_for(entries))));
         assert!((17.06..17.07).contains(&bytes(Words64::bytes_for(entries))));
+        assert!((28.44..28.45).contains(&bytes(Words::<u128, 3, 3>::bytes_for(entries))));
     }
 }

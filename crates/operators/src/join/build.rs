@@ -13,21 +13,28 @@ use datafusion_common_runtime::JoinSet;
 
 use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
 use super::early::Early;
-use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
+use super::index::{
+    Index, KeyWord, Numbers, Texts, Words, only_table_of, scatter, scatter_texts, table_of, table_of_texts,
+};
 use super::output::gather_numbers;
 use super::spec::{Alone, Spec};
 use super::texts::{BYTES_MAX, Lengths};
 use crate::hash_table::direct::{Counting, Direct};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Keys;
-use crate::hash_table::unchained::{Unchained, slots_for};
+use crate::hash_table::runs::Runs;
+use crate::hash_table::unchained::Unchained;
 use crate::memory::{Charge, Memory, Wish};
 
-/// Rows of a part: with its slots, so many are in a cache of the processor while it is made.
-const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
+/// Rows of a part: so many are in a cache of the processor while their table is made.
+const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 15 };
 
-/// Rows whose tables are copied into one: who looks up in one table computes no part for each row, and has what it is made of in registers. Of more rows a
-/// copy would be much memory, and looking up waits for that anyway. Of so many rows what is kept may be copied, too, into the order of the table.
+/// Parts of more rows than one table is made of, for each thread at least: what is held beside parts while their tables are made is little beside all of
+/// them then.
+const PARTS_FOR_THREAD: usize = 32;
+
+/// Rows of which one table is made: who looks up in one table computes no part for each row, and has what it is made of in registers. Of more rows it would be
+/// made by one thread for too long, and looking up waits for memory anyway. Of so many rows what is kept may be copied, too, into the order of the table.
 const ALONE_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 19 };
 
 /// Bytes of columns that are copied into the order of a table, at most: a few milliseconds, which looking up has to make good, and little beside what a join
@@ -128,22 +135,23 @@ pub(crate) struct Plan {
     direct: Option<(Counting, (u64, u64))>,
     bits: u32,
     rows_of: Vec<usize>,
-    /// Whether one table is made of those of the parts.
+    /// Whether one table is made of all parts, if each key is there once.
     is_alone: bool,
     nulls: usize,
     charge: Charge,
 }
 
 impl Plan {
-    /// Bytes that a table takes for a row beside what is kept of it, at most: its slot, and number and key, which are there twice
-    /// while it is made.
+    /// Bytes that a table takes for a row beside what is kept of it and its key, at most: what it holds, key and number once more while it is made, and
+    /// where some keys are there several times as many lines as if none were. The key of the chunk has gone by then.
     pub(crate) fn bytes_for_row(spec: &Spec) -> usize {
-        let key = match spec.packing.none() {
-            Keys::Word32(_) | Keys::Bytes(_) => 4,
-            Keys::Word64(_) => 8,
-            Keys::Word128(_) => 16,
+        let (key, of_table, beside) = match spec.packing.none() {
+            Keys::Bytes(_) => return 12 + 4 + 4,
+            Keys::Word32(_) => (4, 13, 13),
+            Keys::Word64(_) => (8, 18, 18),
+            Keys::Word128(_) => (16, 29, 29),
         };
-        4 + 2 * (key + 4)
+        of_table + beside + (key + 4) - key
     }
 
     /// Charges what the table of these chunks will take, and what making it does.
@@ -187,9 +195,11 @@ impl Plan {
             charge.grow(table.missing_bytes(&touched), wish)?;
             return Ok(without_parts(direct, charge));
         }
-        let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
+        let are_few = findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes);
+        let parts =
+            findable.div_ceil(PART_ROWS).max(if findable > ALONE_ROWS { PARTS_FOR_THREAD * threads } else { 1 });
+        let bits = parts.next_power_of_two().ilog2().min(COUNTED_BITS);
         let (rows_of, [bytes, bytes_alone]) = parts_of(kind, chunks, bits, threads);
-        let are_few = bits > 0 && findable <= ALONE_ROWS && !matches!(kind, Kind::Bytes);
         let is_alone = are_few && charge.grow(bytes_alone, Wish::IfFree).is_ok();
         if !is_alone {
             charge.grow(bytes, wish)?;
@@ -236,14 +246,20 @@ impl Plan {
         let findable: usize = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let bounds = bounds_of(&chunks);
         let made = match self.kind {
-            Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
-            Kind::Word64 => self.words::<u64>(chunks, secret, threads, early).await?,
-            Kind::Word128 => self.words::<u128>(chunks, secret, threads, None).await?,
+            Kind::Word32 => self.words::<u32, 8, 7>(chunks, secret, threads, early).await?,
+            Kind::Word64 => self.words::<u64, 5, 5>(chunks, secret, threads, early).await?,
+            Kind::Word128 => self.words::<u128, 3, 3>(chunks, secret, threads, None).await?,
             Kind::Bytes => self.texts(chunks, secret, threads).await?,
         };
-        let Made { mut index, mut charges, mut charge, mut bytes } = made;
+        let Made { mut index, mut charges, given, mut charge, mut bytes } = made;
         // Nobody asks for rows by the numbers that they came with where all that matters of them is found by keys.
         let is_by_key = spec.left_alone() == Alone::Nothing && nulls.is_empty();
+        let beside = nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>();
+        // Until now what is held in the place of keys was in their charges.
+        let of_given = given.iter().map(Charge::bytes).sum();
+        drop(given);
+        charge.take(of_given);
+        charge.settle(bytes + beside);
         let mut of_chunks = Vec::new();
         if is_by_key
             && (1..=ALONE_ROWS).contains(&findable)
@@ -251,14 +267,15 @@ impl Plan {
         {
             (bytes, of_chunks) = (of_all, std::mem::take(&mut charges));
         }
-        charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
+        charge.settle(bytes + beside);
         charges.push(charge);
         // What they held is in this charge by now.
         drop(of_chunks);
         Ok(Built { index, nulls, kept, matched, longest, rows, findable, bounds, seen, _charges: charges })
     }
 
-    async fn words<W: KeyWord>(
+    /// `LANES` and `PLACES` are those of lines of such words.
+    async fn words<W: KeyWord, const LANES: usize, const PLACES: usize>(
         self,
         chunks: Vec<Chunk>,
         secret: Secret,
@@ -274,7 +291,7 @@ impl Plan {
             charge.take(bytes);
             let bytes = table.bytes();
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
-            return Ok(Made { index, charges, charge, bytes });
+            return Ok(Made { index, charges, given: Vec::new(), charge, bytes });
         }
         if let Some((counting, bounds)) = self.direct {
             let mut table = Direct::new(counting, bounds);
@@ -292,11 +309,9 @@ impl Plan {
             }
             let bytes = table.bytes();
             let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
-            return Ok(Made { index, charges, charge: self.charge, bytes });
+            return Ok(Made { index, charges, given: Vec::new(), charge: self.charge, bytes });
         }
         let (bits, is_alone) = (self.bits, self.is_alone);
-        // As many in each part.
-        let slots = slots_for(self.rows_of.iter().sum()).div_ceil(self.rows_of.len().max(1));
         let (chunks, rows_of) = (Arc::new(chunks), Arc::new(self.rows_of));
         let scattered = in_ranges(rows_of.len(), threads, |parts| {
             let (chunks, rows_of) = (Arc::clone(&chunks), Arc::clone(&rows_of));
@@ -304,17 +319,25 @@ impl Plan {
         });
         let scattered = scattered.await?;
         let Some(chunks) = Arc::into_inner(chunks) else { return internal_err!("a task of a join has not ended") };
-        // The keys go.
-        let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
-        let table = move |keys: Vec<W>, rows| {
-            let slots = if is_alone { slots } else { slots_for(keys.len()) };
-            table_of(slots, keys, rows, bits, secret)
+        // The keys go, and what is made now is held in their place.
+        let (given, charges) = chunks.into_iter().map(|chunk| chunk.charges).unzip();
+        let only = if is_alone {
+            // Parts divide its lines, so that they are written one after the other.
+            let rows: usize = scattered.iter().map(|(_, rows)| rows.len()).sum();
+            only_table_of(room_of_few(rows), scattered.iter().flat_map(|(keys, rows)| pairs(keys, rows)), secret)
+        } else {
+            None
         };
-        let parts = tables(scattered, threads, table).await?;
-        let (parts, bits) = if is_alone { (vec![Unchained::of_parts(parts)], 0) } else { (parts, bits) };
-        let bytes = parts.iter().map(Unchained::bytes).sum();
+        let (parts, bits): (Vec<Runs<W, LANES, PLACES>>, u32) = match only {
+            Some(only) => (vec![only], 0),
+            None => {
+                let table = move |keys: Vec<W>, rows: Vec<u32>| table_of(rows.len(), pairs(&keys, &rows), bits, secret);
+                (tables(scattered, threads, table).await?, bits)
+            }
+        };
+        let bytes = parts.iter().map(Runs::bytes).sum();
         let index = Box::new(Words { parts, bits, secret });
-        Ok(Made { index, charges, charge: self.charge, bytes })
+        Ok(Made { index, charges, given, charge: self.charge, bytes })
     }
 
     async fn texts(self, chunks: Vec<Chunk>, secret: Secret, threads: usize) -> Result<Made> {
@@ -337,13 +360,15 @@ impl Plan {
         let parts = tables(scattered, threads, move |keys, rows| table_of_texts(keys, rows, bits, &known)).await?;
         let bytes = parts.iter().map(Unchained::bytes).sum();
         let index = Box::new(Texts { parts, bits, secret, keys });
-        Ok(Made { index, charges, charge: self.charge, bytes })
+        Ok(Made { index, charges, given: Vec::new(), charge: self.charge, bytes })
     }
 }
 
 struct Made {
     index: Box<dyn Index>,
     charges: Vec<Charge>,
+    /// Of what has gone, and was not charged anew for what was made in its place.
+    given: Vec<Charge>,
     charge: Charge,
     bytes: usize,
 }
@@ -378,6 +403,12 @@ fn put_in_order(
     Ok(Some(of_index + of_columns))
 }
 
+/// Room for rows of which one table is made: more of its places are empty than of others, so that hardly any search goes on to a second line. Where all lines are in
+/// a cache that is what costs time, and they are few.
+fn room_of_few(rows: usize) -> usize {
+    rows + if rows <= PART_ROWS { rows / 2 } else { rows / 4 }
+}
+
 /// The rows of each part by so many bits of their hashes, and bytes that tables of them take while they are made: each by itself, and one of all of them
 /// besides.
 fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usize>, [usize; 2]) {
@@ -387,23 +418,34 @@ fn parts_of(kind: Kind, chunks: &[Chunk], bits: u32, threads: usize) -> (Vec<usi
             rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
         }
     }
-    let largest = rows_of.iter().copied().max().unwrap_or(0);
-    let (width, bytes): (usize, usize) = match kind {
-        Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
-        Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
-        Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
+    // What is made at the same time are the largest, at worst.
+    let mut largest = rows_of.clone();
+    largest.sort_unstable_by(|one, other| other.cmp(one));
+    largest.truncate(workers(rows_of.len(), threads));
+    let all: usize = rows_of.iter().sum();
+    let width: usize = match kind {
+        Kind::Word32 | Kind::Bytes => 4,
+        Kind::Word64 => 8,
+        Kind::Word128 => 16,
     };
-    // Words of chunks are given up before the slots are made: what the one takes, the other has then.
+    // What a table holds, and what is held beside it and its keys and rows while it is made.
+    let bytes_for = |rows: usize| match kind {
+        Kind::Word32 => (Runs::<u32, 8, 7>::bytes_for(rows), Runs::<u32, 8, 7>::bytes_beside(rows)),
+        Kind::Word64 => (Runs::<u64, 5, 5>::bytes_for(rows), Runs::<u64, 5, 5>::bytes_beside(rows)),
+        Kind::Word128 => (Runs::<u128, 3, 3>::bytes_for(rows), Runs::<u128, 3, 3>::bytes_beside(rows)),
+        Kind::Bytes => (Unchained::<u32>::bytes_for(rows), 0),
+    };
+    let bytes: usize = rows_of.iter().map(|rows| bytes_for(*rows).0).sum();
+    // Words of chunks are given up before tables are made: what the one takes, the other has then.
     let given: usize = match kind {
         Kind::Bytes => 0,
         Kind::Word32 | Kind::Word64 | Kind::Word128 => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
     };
-    let pairs = rows_of.iter().sum::<usize>() * (width + size_of::<u32>());
-    let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
-    // The largest array of a table is that of keys, or all three are as large as each other. With as many slots in each part a table may have some more than by
-    // its own rows, and all of them together one entry more.
-    let copy = rows_of.iter().sum::<usize>() * width + rows_of.len() * 4 * size_of::<u64>();
-    let most = [bytes + scratch, bytes + scratch.max(copy)].map(|most| most.saturating_sub(given).max(pairs));
+    let pairs = all * (width + size_of::<u32>());
+    let scratch: usize = largest.iter().map(|rows| rows * (width + size_of::<u32>()) + bytes_for(*rows).1).sum();
+    // In one table all pairs are put while they are there; it goes if a key is there twice.
+    let alone = (bytes_for(room_of_few(all)).0 + pairs).max(bytes + scratch);
+    let most = [bytes + scratch, alone].map(|most| most.saturating_sub(given).max(pairs));
     (rows_of, most)
 }
 
@@ -482,12 +524,17 @@ async fn in_ranges<T: Send + 'static, F: FnOnce() -> Vec<T> + Send + 'static>(
     Ok(found.into_iter().flat_map(|(_, made)| made).collect())
 }
 
+/// Keys with their rows.
+fn pairs<W: KeyWord>(keys: &[W], rows: &[u32]) -> impl Iterator<Item = (W, u32)> + Clone {
+    keys.iter().copied().zip(rows.iter().copied())
+}
+
 /// The tables of all parts.
-async fn tables<W: KeyWord>(
+async fn tables<W: KeyWord, T: Send + 'static>(
     scattered: Vec<(Vec<W>, Vec<u32>)>,
     threads: usize,
-    make: impl Fn(Vec<W>, Vec<u32>) -> Unchained<W> + Clone + Send + 'static,
-) -> Result<Vec<Unchained<W>>> {
+    make: impl Fn(Vec<W>, Vec<u32>) -> T + Clone + Send + 'static,
+) -> Result<Vec<T>> {
     let parts = scattered.len();
     let left: Vec<_> = scattered.into_iter().map(|part| parking_lot::Mutex::new(Some(part))).collect();
     let left = Arc::new(left);

@@ -199,7 +199,7 @@ fn binary(left: Arc<dyn PhysicalExpr>, operator: Operator, right: Arc<dyn Physic
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
-/// Whether rows may have a match, by the table: of words and texts by the tags of their slots, of numbers close together by
+/// Whether rows may have a match, by the table: of words by the words, of texts by the tags of their slots, of numbers close together by
 /// their slots.
 #[derive(Debug)]
 struct MayMatch {
@@ -263,14 +263,11 @@ impl Known {
     }
 }
 
-/// Whether a key is the one that was added last: equal ones lie side by side.
+/// Whether a key is the one that was added last: equal ones are shown one after the other, if at all.
 fn is_last(all: &Keys, key: Key<'_>) -> bool {
     match (all, key) {
-        (Keys::Word32(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
-        (Keys::Word64(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
-        (Keys::Word128(all), Key::Word(word)) => all.last() == Some(&word),
         (Keys::Bytes(all), Key::Bytes(key)) => all.ends.len().checked_sub(1).is_some_and(|last| all.get(last) == key),
-        // A packing packs all rows in one way.
+        // Words are shown once.
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
 //! The tables of a join behind one interface: finds the rows of keys, and walks through all rows.
 //!
 //! ```text
-//!   Words      keys that are words; a row is where its key is
+//!   Words      keys that are words; the number of a row is beside its key, or where the rows of the key are
 //!   Texts      keys that are bytes: half of their hash stands for them, and the chunks are asked whether it is right
 //!   Numbers    whole numbers close together, each once: no hash
 //! ```
@@ -30,7 +30,7 @@ pub(crate) struct Found {
     /// Of the probe side.
     pub(crate) row: u32,
     pub(crate) part: u32,
-    /// Places that have its key: one at least.
+    /// Places that have its key: one at least. What a place is knows the index.
     pub(crate) run: Run,
 }
 
@@ -109,7 +109,7 @@ pub(crate) trait Index: Send + Sync {
     /// that this holds from now on. Asks `may` before, and does nothing where that says no, or where there is no such order: `None`.
     fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)>;
 
-    /// Shows the key of each row, equal ones side by side as far as their hashes are, until `next` says that it is enough.
+    /// Shows all keys, those that are there several times once or side by side as far as their hashes are, until `next` says that it is enough.
     fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool);
 }
 
@@ -120,11 +120,13 @@ pub(crate) enum Key<'k> {
     Bytes(&'k [u8]),
 }
 
-/// How far somebody has come who walks through an index: a part, and a place in it.
+/// How far somebody has come who walks through an index: a part, a place in it, and a row there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     part: usize,
     place: usize,
+    /// Of the rows of the key that is there.
+    row: usize,
 }
 
 /// Words that keys are packed into.
@@ -164,87 +166,6 @@ pub(crate) fn part_of(hash: u64, bits: u32) -> usize {
     ((hash >> 1) >> (63 - bits)) as usize
 }
 
-/// Keys that are words.
-pub(crate) struct Words<W> {
-    pub(crate) parts: Vec<Unchained<W>>,
-    pub(crate) bits: u32,
-    pub(crate) secret: Secret,
-}
-
-impl<W: KeyWord> Words<W> {
-    fn hash(&self, key: W) -> (W, u64) {
-        (key, key.hash(self.secret))
-    }
-}
-
-impl<W: KeyWord> Index for Words<W> {
-    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
-        let keys = W::of(&packed.keys);
-        let parts = Parts { parts: &self.parts, bits: self.bits };
-        parts.find(keys.len(), |row| self.hash(keys[row]), |_, run, _| run, valid, found);
-    }
-
-    fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool {
-        let (keys, secret) = (W::of(&packed.keys), self.secret);
-        match &self.parts[..] {
-            parts if !parts.iter().all(Unchained::is_once) => return false,
-            [] => return false,
-            [only] => match (only.is_far(), only.is_in_order()) {
-                (true, true) => find_ones::<W, true, true>(|_| 0, |_| only, keys, secret, valid, ones),
-                (true, false) => find_ones::<W, true, false>(|_| 0, |_| only, keys, secret, valid, ones),
-                (false, true) => find_ones::<W, false, true>(|_| 0, |_| only, keys, secret, valid, ones),
-                (false, false) => find_ones::<W, false, false>(|_| 0, |_| only, keys, secret, valid, ones),
-            },
-            parts => {
-                let part = |hash| part_of(hash, self.bits) as u32;
-                find_ones::<W, true, false>(part, |part| &parts[part as usize], keys, secret, valid, ones);
-            }
-        }
-        true
-    }
-
-    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
-        let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
-        pairs(found, reached, count, rows, probed, rows_of);
-    }
-
-    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
-        let parts = Parts { parts: &self.parts, bits: self.bits };
-        answers.extend(W::of(&packed.keys).iter().map(|key| parts.may_have(key.hash(self.secret))));
-    }
-
-    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        rows_of(&self.parts[found.part as usize], found, from, count, rows)
-    }
-
-    fn walk(
-        &self,
-        cursor: &mut Cursor,
-        count: usize,
-        wanted: &dyn Fn(u32) -> bool,
-        rows: &mut Vec<u32>,
-        keys: &mut Keys,
-    ) {
-        walk(&self.parts, cursor, count, wanted, rows, |key, _| {
-            W::push(keys, key);
-            true
-        });
-    }
-
-    fn renumber(&mut self, may: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
-        let [only] = &mut self.parts[..] else { return None };
-        if !only.is_once() || !may() {
-            return None;
-        }
-        let order = only.renumber();
-        Some((order, only.bytes()))
-    }
-
-    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
-        each_row(&self.parts, |key, _| next(Key::Word(key.widen())));
-    }
-}
-
 /// The tables of all parts, in which keys are looked for.
 struct Parts<'a, W> {
     parts: &'a [Unchained<W>],
@@ -271,7 +192,7 @@ impl<W: KeyWord> Parts<'_, W> {
                 (*word_of, *hash_of) = word(row);
                 *part = part_of(*hash_of, self.bits) as u32;
                 let table = &self.parts[*part as usize];
-                table.ask_for_slot(table.slot_of(*hash_of));
+                table.ask_for_slot(*hash_of);
             }
             for (part, _, hash, run) in places.iter_mut() {
                 let table = &self.parts[*part as usize];
@@ -293,66 +214,6 @@ impl<W: KeyWord> Parts<'_, W> {
         let run = self.parts[part_of(hash, self.bits)].run(hash);
         run.start < run.end
     }
-}
-
-/// Finds words where each is there once, in the table of the part of its hash. `IS_FAR` says whether memory is to be asked for, `IN_ORDER` whether the
-/// number of a row is its place.
-///
-/// A key's slot is computed once, and its tags are not asked: the keys of the slot are compared in any case. Of one table, what it is made of stays
-/// in registers: a row has a number and nothing else between the loops.
-#[inline]
-fn find_ones<'a, W: KeyWord, const IS_FAR: bool, const IN_ORDER: bool>(
-    part_of: impl Fn(u64) -> u32,
-    table_of: impl Fn(u32) -> &'a Unchained<W>,
-    keys: &[W],
-    secret: Secret,
-    valid: Option<&NullBuffer>,
-    ones: &mut Ones,
-) {
-    ones.begin(keys.len());
-    let (mut parts, mut slots, mut runs) = ([0_u32; TOGETHER], [0_u32; TOGETHER], [Run::default(); TOGETHER]);
-    let (mut rows, mut probed) = ([0_u32; TOGETHER], [0_u32; TOGETHER]);
-    for (number, keys) in keys.chunks(TOGETHER).enumerate() {
-        let (parts, slots, runs) = (&mut parts[..keys.len()], &mut slots[..keys.len()], &mut runs[..keys.len()]);
-        if IS_FAR {
-            // Each loop asks for what the next one reads.
-            for (key, (part, slot)) in keys.iter().zip(parts.iter_mut().zip(slots.iter_mut())) {
-                let hash = key.hash(secret);
-                *part = part_of(hash);
-                let table = table_of(*part);
-                *slot = table.slot_of(hash);
-                table.ask_for_slot(*slot);
-            }
-            for (run, (part, slot)) in runs.iter_mut().zip(parts.iter().zip(slots.iter())) {
-                let table = table_of(*part);
-                *run = table.run_of_slot(*slot);
-                table.ask_for_keys(*run);
-                if !IN_ORDER {
-                    table.ask_for_rows(*run);
-                }
-            }
-        } else {
-            for (key, (part, run)) in keys.iter().zip(parts.iter_mut().zip(runs.iter_mut())) {
-                let hash = key.hash(secret);
-                *part = part_of(hash);
-                let table = table_of(*part);
-                *run = table.run_of_slot(table.slot_of(hash));
-            }
-        }
-        let (start, mut count) = (number * TOGETHER, 0);
-        for (row, (key, (part, run))) in (start..).zip(keys.iter().zip(parts.iter().zip(runs.iter()))) {
-            let table = table_of(*part);
-            let (place, is_there) = table.only(*run, *key);
-            // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
-            // a place.
-            let found = if IN_ORDER { place } else { table.row(place) };
-            (rows[count % TOGETHER], probed[count % TOGETHER]) = (found, row as u32);
-            count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
-        }
-        ones.rows.extend_from_slice(&rows[..count]);
-        ones.probed.extend_from_slice(&probed[..count]);
-    }
-    ones.end(keys.len());
 }
 
 /// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
@@ -409,6 +270,39 @@ pub(crate) fn pairs<'a>(
         }
         *reached = Reached { keys: reached.keys + 1, place: 0 };
     }
+}
+
+/// The same where each key has one row, which is the place where it was found.
+#[inline]
+fn pairs_of_ones(found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
+    let more = &found[reached.keys..];
+    let more = &more[..more.len().min(count - rows.len())];
+    rows.extend(more.iter().map(|one| one.run.start));
+    probed.extend(more.iter().map(|one| one.row));
+    reached.keys += more.len();
+}
+
+/// Rows of a key: few, as a rule, and not worth a call.
+#[inline]
+fn push_few(rows: &mut Vec<u32>, more: &[u32]) {
+    const FEW: usize = 4;
+    if more.len() > 8 * FEW {
+        rows.extend_from_slice(more);
+        return;
+    }
+    let (fours, rest) = more.as_chunks::<FEW>();
+    fours.iter().for_each(|four| rows.extend_from_slice(four));
+    rest.iter().for_each(|row| rows.push(*row));
+}
+
+/// The row of such a key, unless somebody is behind it or has as many as he wants; the place behind it then.
+#[inline]
+fn row_of_one(found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+    if from == found.run.end || rows.len() == count {
+        return from;
+    }
+    rows.push(from);
+    found.run.end
 }
 
 /// Keys that are bytes, with those of the chunks.
@@ -559,12 +453,7 @@ impl<W: KeyWord> Index for Numbers<W> {
     }
 
     fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
-        // Each key has one row, which is its place.
-        let more = &found[reached.keys..];
-        let more = &more[..more.len().min(count - rows.len())];
-        rows.extend(more.iter().map(|one| one.run.start));
-        probed.extend(more.iter().map(|one| one.row));
-        reached.keys += more.len();
+        pairs_of_ones(found, reached, count, rows, probed);
     }
 
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
@@ -575,11 +464,7 @@ impl<W: KeyWord> Index for Numbers<W> {
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        if from == found.run.end || rows.len() == count {
-            return from;
-        }
-        rows.push(from);
-        found.run.end
+        row_of_one(found, from, count, rows)
     }
 
     fn walk(
@@ -652,7 +537,7 @@ fn walk<W: KeyWord>(
                 }
             }
         }
-        *cursor = Cursor { part: cursor.part + 1, place: 0 };
+        *cursor = Cursor { part: cursor.part + 1, ..Cursor::default() };
     }
 }
 
@@ -710,18 +595,7 @@ fn put<W: Copy>(
     tables
 }
 
-/// A table of a part, with so many slots.
-pub(crate) fn table_of<W: KeyWord>(
-    slots: usize,
-    keys: Vec<W>,
-    rows: Vec<u32>,
-    bits: u32,
-    secret: Secret,
-) -> Unchained<W> {
-    Unchained::with_slots(slots, keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
-}
-
-/// The same of keys that are bytes.
+/// A table of a part, of keys that are bytes.
 pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &[Packed]) -> Unchained<u32> {
     let order = |left: (u32, u32), right: (u32, u32)| match left.0.cmp(&right.0) {
         Ordering::Equal => bytes_at(known, left.1).cmp(bytes_at(known, right.1)),
@@ -729,6 +603,9 @@ pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &
     };
     Unchained::new(keys, rows, bits, whole, order)
 }
+
+mod words;
+pub(crate) use words::{Words, only_table_of, table_of};
 
 #[cfg(test)]
 mod tests;

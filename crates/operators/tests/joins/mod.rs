@@ -194,6 +194,12 @@ pub(super) fn check() {
         (Case { is_dense: true, ..plain(&[Int32], 2_000_000) }, 13.0),
         // A bit for each row beside it is worth a second look once.
         (Case { is_dense: true, join_type: JoinType::Full, ..plain(&[Int32], 2_000_000) }, 13.0),
+        // Where a key is there twice there are as many lines as if none were, until it is known.
+        (Case { copies: 2, ..plain(&[Int64], 1_000_000) }, 29.0),
+        (Case { copies: 2, ..plain(&[Int64, Int32], 700_000) }, 46.0),
+        // Few rows have a table with room, and what is kept is copied into its order.
+        (plain(&[Int32], 500_000), 36.0),
+        (Case { copies: 2, ..plain(&[Int32], 500_000) }, 36.0),
         (plain(&[Int64], 1_000_000), 29.0),
         (Case { join_type: JoinType::LeftMark, ..plain(&[Int64], 1_000_000) }, 30.0),
         (Case { is_filtered: true, ..plain(&[Int64], 1_000_000) }, 29.0),

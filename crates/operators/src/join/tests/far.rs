@@ -2,8 +2,8 @@
 //! are the same. What is far in tests is little.
 
 use super::*;
-use crate::hash_table::machine::NEAR;
-use crate::hash_table::unchained::Unchained;
+use crate::hash_table::machine::NEAREST;
+use crate::hash_table::runs::Runs;
 
 /// Rows of these keys, with an id.
 fn keyed(keys: impl Iterator<Item = Option<i64>>) -> RecordBatch {
@@ -16,10 +16,10 @@ fn keyed(keys: impl Iterator<Item = Option<i64>>) -> RecordBatch {
 #[test]
 fn keys_that_are_there_once_are_found_near_and_far() {
     let runtime = runtime();
-    let bytes = |rows: i64| Unchained::<u64>::bytes_for(rows as usize);
+    let bytes = |rows: i64| Runs::<u64, 5, 5>::bytes_for(rows as usize);
     // A table alone of which nothing is asked for, one of which it is, one in the place of two where memory has room for it, and several of them.
     let sizes = [100_i64, 400, 900, 3000];
-    assert!(bytes(sizes[0]) <= NEAR && NEAR < bytes(sizes[1]));
+    assert!(2 * bytes(sizes[0]) <= NEAREST && NEAREST < bytes(sizes[1]));
     // Too far apart to be counted; some are looked up several times, some are not there, some are NULL.
     let right = keyed((0..2500).map(|row| (row % 13 > 0).then_some(row * 7 % 1200 * 397)));
     let right_table = table(&right, 2, 500);

@@ -20,7 +20,7 @@ fn check(runtime: &tokio::runtime::Runtime, name: &str, left: &RecordBatch, righ
         let expected = stock_result(runtime, &left_table, &right_table, &wanted);
         let expected = origins(&expected, left, right, join_type);
         for secret in [None, Some(Secret::colliding())] {
-            // All in one slot: as slow as a nested loop.
+            // All by one hash: as slow as a nested loop.
             if secret.is_some() && left.num_rows() > 2000 {
                 continue;
             }
