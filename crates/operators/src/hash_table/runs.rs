@@ -15,7 +15,6 @@ use super::machine::ask_for;
 use super::words::{Entry, Words};
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Runs<W, const LANES: usize, const PLACES: usize> {
     words: Words<W, LANES, PLACES>,
     rows: Vec<u32>,
@@ -115,6 +114,12 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Runs<W, LANES, PLACES> {
         self.words.look_up(hash, word)
     }
 
+    /// The same where many words are not there.
+    #[inline]
+    pub(crate) fn look_up_rare(&self, hash: u64, word: W) -> (u32, bool) {
+        self.words.look_up_rare(hash, word)
+    }
+
     /// The same of any table: in the place of the row is where its rows are, if the word is marked.
     #[inline]
     pub(crate) fn look_up(&self, hash: u64, word: W) -> ((u32, bool), bool) {
@@ -168,6 +173,7 @@ mod tests {
         table.ask_for_rows(id);
         if table.is_once() {
             assert_eq!(table.look_up_once(hash, word).1, is_there);
+            assert_eq!(table.look_up_rare(hash, word).1, is_there);
         }
         match (is_there, is_marked) {
             (false, _) => Vec::new(),

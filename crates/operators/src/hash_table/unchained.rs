@@ -130,7 +130,7 @@ impl<W: Word + Ord> Unchained<W> {
             + self.rows.capacity() * size_of::<u32>()
     }
 
-    /// The slots of a table divide what is left of hashes behind its prefix evenly, to the last bit: those of several tables divide all hashes.
+    /// The slots of a table divide what is left of hashes behind its prefix evenly.
     #[inline]
     fn slot(&self, hash: u64) -> usize {
         let rest = hash << self.prefix;

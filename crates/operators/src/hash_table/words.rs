@@ -65,12 +65,24 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Line<W, LANES, PLACES> {
         self.head & PASSED != 0
     }
 
+    /// A bit for each place of a word that is here: one, or none.
+    #[inline]
+    fn places_of(&self, word: W) -> u32 {
+        word.places_in(&self.words) & ((1 << self.count()) - 1)
+    }
+
+    /// The first of these places; a place in any case.
+    #[inline]
+    fn first(places: u32) -> usize {
+        // The last place is behind those where the word is.
+        (places | 1 << (PLACES - 1)).trailing_zeros() as usize
+    }
+
     /// The place of a word that is here.
     #[inline]
     fn place_of(&self, word: W) -> Option<usize> {
-        let places = word.places_in(&self.words) & ((1 << self.count()) - 1);
-        // The last place is a place in any case, and is behind those where the word is.
-        (places != 0).then(|| (places | 1 << (PLACES - 1)).trailing_zeros() as usize)
+        let places = self.places_of(word);
+        (places != 0).then(|| Self::first(places))
     }
 
     #[inline]
@@ -192,6 +204,23 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
         (T::default(), false)
     }
 
+    /// The same as [`Self::look_up`] where many words are not there: it takes the same way for those and for others, since nobody can guess which they are. A
+    /// little slower where all are there.
+    #[inline]
+    pub(crate) fn look_up_rare(&self, hash: u64, word: W) -> (u32, bool) {
+        let mut at = self.home(hash);
+        while let Some(line) = self.lines.get(at) {
+            let places = line.places_of(word);
+            // One decision, that is nearly always the same: hidden from the compiler, which would make two of it, neither of which can be guessed.
+            let ends_here = !line.head & PASSED;
+            if std::hint::black_box(places | ends_here) != 0 {
+                return (line.ids[Line::<W, LANES, PLACES>::first(places)], places != 0);
+            }
+            at = self.after(at);
+        }
+        (0, false)
+    }
+
     /// Whether a word of this hash is there.
     pub(crate) fn has(&self, hash: u64, word: W) -> bool {
         self.look_up(hash, word).1
@@ -214,6 +243,7 @@ impl<W: Word, const LANES: usize, const PLACES: usize> Words<W, LANES, PLACES> {
     }
 
     /// Adds a word of this hash that is not there. There is room for it.
+    #[inline]
     pub(crate) fn add(&mut self, hash: u64, entry: Entry<W>) {
         let (line, place) = self.insert_from(self.home(hash), entry.word, entry.id);
         if entry.is_marked {
@@ -297,6 +327,8 @@ mod tests {
             }
             let hash = word.hash(secret);
             assert_eq!(table.has(hash, word), twin.contains_key(&word), "{word:?}");
+            let rare = table.look_up_rare(hash, word);
+            assert_eq!(rare.1.then_some(rare.0), twin.get(&word).copied(), "{word:?}");
             let id = table.find_or_insert(hash, word, next);
             assert_eq!(id, *twin.entry(word).or_insert(next), "{word:?}");
         }

@@ -29,8 +29,8 @@ use crate::memory::{Charge, Memory, Wish};
 /// Rows of a part: so many are in a cache of the processor while their table is made.
 const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 15 };
 
-/// Parts of more rows than one table is made of, for each thread at least: what is held beside parts while their tables are made is little beside all of
-/// them then.
+/// Parts of more rows than one table is made of, for each thread, as long as there are bits to tell them apart: what is held beside parts while their
+/// tables are made is little beside all of them then.
 const PARTS_FOR_THREAD: usize = 32;
 
 /// Rows of which one table is made: who looks up in one table computes no part for each row, and has what it is made of in registers. Of more rows it would be
@@ -145,13 +145,14 @@ impl Plan {
     /// Bytes that a table takes for a row beside what is kept of it and its key, at most: what it holds, key and number once more while it is made, and
     /// where some keys are there several times as many lines as if none were. The key of the chunk has gone by then.
     pub(crate) fn bytes_for_row(spec: &Spec) -> usize {
-        let (key, of_table, beside) = match spec.packing.none() {
-            Keys::Bytes(_) => return 12 + 4 + 4,
-            Keys::Word32(_) => (4, 13, 13),
-            Keys::Word64(_) => (8, 18, 18),
-            Keys::Word128(_) => (16, 29, 29),
-        };
-        of_table + beside + (key + 4) - key
+        let number = size_of::<u32>();
+        match spec.packing.none() {
+            Keys::Bytes(_) => 12 + size_of::<u32>() + number,
+            // What a place is of a line, twice.
+            Keys::Word32(_) => 2 * 13 + number,
+            Keys::Word64(_) => 2 * 18 + number,
+            Keys::Word128(_) => 2 * 29 + number,
+        }
     }
 
     /// Charges what the table of these chunks will take, and what making it does.
@@ -336,7 +337,7 @@ impl Plan {
             }
         };
         let bytes = parts.iter().map(Runs::bytes).sum();
-        let index = Box::new(Words { parts, bits, secret });
+        let index = Box::new(Words { parts, bits, secret, is_rare: AtomicBool::new(false) });
         Ok(Made { index, charges, given, charge: self.charge, bytes })
     }
 

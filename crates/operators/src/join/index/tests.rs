@@ -1,6 +1,7 @@
 //! Tables of words beside a map: keys that are there once, in one table and in several, near and far.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::aggregate::tests::scrambled;
@@ -26,7 +27,7 @@ fn words<W: KeyWord, const LANES: usize, const PLACES: usize>(
         table_of(keys.len(), keys.iter().copied().zip(rows.iter().copied()), bits, secret)
     };
     let parts = parts_of(keys, bits, secret).iter().map(table).collect();
-    Words { parts, bits, secret }
+    Words { parts, bits, secret, is_rare: AtomicBool::new(false) }
 }
 
 /// Looks up keys of which all are there, and such of which about half are; of all rows, and without some that are not valid.

@@ -1,5 +1,7 @@
 //! Keys that are words: a table for each part by some bits of their hashes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use arrow::buffer::NullBuffer;
 
 use super::{
@@ -14,11 +16,16 @@ use crate::hash_table::runs::Runs;
 /// knows nothing: see `probe`.)
 const ONE: u32 = u32::MAX - 1;
 
+/// One key of so many is not there: then it is worth while to take the same way for all.
+const ONE_OF: usize = 16;
+
 /// See the module.
 pub(crate) struct Words<W, const LANES: usize, const PLACES: usize> {
     pub(crate) parts: Vec<Runs<W, LANES, PLACES>>,
     pub(crate) bits: u32,
     pub(crate) secret: Secret,
+    /// Whether many keys of the last batch were not there.
+    pub(crate) is_rare: AtomicBool,
 }
 
 /// What is left of a hash in a table of a part by so many of its bits.
@@ -145,13 +152,19 @@ impl<W: KeyWord, const LANES: usize, const PLACES: usize> Index for Words<W, LAN
                 count = 0;
             }
         };
-        if self.is_far() {
-            self.look_up::<true, _>(keys, Runs::look_up_once, show);
-        } else {
-            self.look_up::<false, _>(keys, Runs::look_up_once, show);
+        // As the last batch was, the next one is, more often than not.
+        match (self.is_far(), self.is_rare.load(Ordering::Relaxed)) {
+            (true, false) => self.look_up::<true, _>(keys, Runs::look_up_once, show),
+            (true, true) => self.look_up::<true, _>(keys, Runs::look_up_rare, show),
+            (false, false) => self.look_up::<false, _>(keys, Runs::look_up_once, show),
+            (false, true) => self.look_up::<false, _>(keys, Runs::look_up_rare, show),
         }
         ones.rows.extend_from_slice(&rows[..count]);
         ones.probed.extend_from_slice(&probed[..count]);
+        let is_rare = keys.len() - ones.rows.len() > keys.len() / ONE_OF;
+        if self.is_rare.load(Ordering::Relaxed) != is_rare {
+            self.is_rare.store(is_rare, Ordering::Relaxed);
+        }
         ones.end(keys.len());
         true
     }
@@ -180,7 +193,7 @@ impl<W: KeyWord, const LANES: usize, const PLACES: usize> Index for Words<W, LAN
     }
 
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
-        self.look_up::<true, _>(W::of(&packed.keys), Runs::look_up_once, |_, _, (_, is_there)| answers.push(is_there));
+        self.look_up::<true, _>(W::of(&packed.keys), Runs::look_up_rare, |_, _, (_, is_there)| answers.push(is_there));
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
