@@ -163,6 +163,10 @@ fn said(spec: &Spec, built: &Built, key: &Arc<dyn PhysicalExpr>) -> Result<Optio
     if built.findable <= FEW {
         let (mut rows, mut keys) = (Vec::new(), spec.packing.none());
         built.index.walk(&mut Cursor::default(), FEW, &|_| true, &mut rows, &mut keys);
+        // A walk ends where keys are as long as a batch may be.
+        if rows.len() < built.findable {
+            return Ok(None);
+        }
         let keys = values(spec, keys)?.into_iter().map(lit).collect();
         return in_list(Arc::clone(key), keys, &false, &spec.right_schema).map(Some);
     }

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::join::filter::{KeysOfJoin, is_in_vain, keys_of_join};
+use crate::join::texts::BYTES_MAX;
 
 /// A join that tells scans what it finds, where it may.
 fn telling(join: &HashJoinExec, secret: Option<Secret>) -> Arc<dyn ExecutionPlan> {
@@ -116,6 +117,26 @@ fn most_rows_without_a_match_are_left_out() {
             let left_over = passed(&told(&plan).unwrap(), &right).num_rows();
             assert!(left_over < 500, "{rows} {keys:?}: {left_over} of 5000");
         }
+    }
+}
+
+#[test]
+fn few_texts_that_are_longer_than_a_batch_are_all_told_or_none() {
+    let runtime = runtime();
+    let rows = made(Rows { count: 20, keys: 1 << 30, null: 0, seed: 1, ..NONE });
+    let texts = rows.schema().index_of("text").unwrap();
+    let long = |letters: usize| {
+        let mut columns = rows.columns().to_vec();
+        columns[texts] =
+            Arc::new((0..20).map(|row| Some(format!("{}{row:02}", "x".repeat(letters)))).collect::<StringArray>());
+        RecordBatch::try_new(rows.schema(), columns).unwrap()
+    };
+    // Of all of them together a batch that comes out has less, about as much, and more.
+    for letters in [10, BYTES_MAX / 20, BYTES_MAX / 20 + 1, BYTES_MAX / 10] {
+        let both = long(letters);
+        let plan = telling(&inner(vec!["text"], &both, &both), None);
+        let _outputs = begun(&runtime, &plan, &context_of(1 << 30, 8192));
+        assert_eq!(passed(&told(&plan).unwrap(), &both).num_rows(), 20, "{letters}");
     }
 }
 
