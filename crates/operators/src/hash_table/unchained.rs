@@ -212,10 +212,10 @@ impl<W: Word + Ord> Unchained<W> {
         &self.rows[run.start as usize..run.end as usize]
     }
 
-    /// The key and the row at a place.
+    /// The row at a place.
     #[inline]
-    pub(crate) fn get(&self, at: u32) -> (W, u32) {
-        (self.keys[at as usize], self.rows[at as usize])
+    pub(crate) fn row(&self, at: usize) -> u32 {
+        self.rows[at]
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
 
     fn found(table: &Unchained<u32>, hash: u64, key: u32) -> Vec<u32> {
         let run = table.run(hash);
-        let same = (run.start..run.end).filter(|at| table.get(*at).0 == key);
+        let same = (run.start..run.end).filter(|at| table.keys[*at as usize] == key);
         let places: Vec<u32> = same.collect();
         let exact = table.same(run, key);
         assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());

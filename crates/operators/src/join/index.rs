@@ -8,18 +8,15 @@
 //!
 //! Built by `build` from all chunks at once; read by all probes.
 
-use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::buffer::NullBuffer;
 
-use super::chunk::{Chunk, place_of, row_number};
-use super::texts::BYTES_MAX;
+use super::chunk::{Chunk, row_number};
 use crate::hash_table::direct::{Direct, NOBODY};
-use crate::hash_table::hash::{Secret, Word, of_bytes};
-use crate::hash_table::keys::{ByteKeys, Keys, Packed};
-use crate::hash_table::unchained::{Run, Unchained};
+use crate::hash_table::hash::{Secret, Word};
+use crate::hash_table::keys::{Keys, Packed};
+use crate::hash_table::unchained::Run;
 
 /// Rows whose places are asked for together.
 const TOGETHER: usize = 64;
@@ -130,7 +127,7 @@ pub(crate) struct Cursor {
 }
 
 /// Words that keys are packed into.
-pub(crate) trait KeyWord: Word + Ord + Sync {
+pub(crate) trait KeyWord: Word + Sync {
     fn of(keys: &Keys) -> &[Self];
     fn push(keys: &mut Keys, key: Self);
 }
@@ -166,56 +163,6 @@ pub(crate) fn part_of(hash: u64, bits: u32) -> usize {
     ((hash >> 1) >> (63 - bits)) as usize
 }
 
-/// The tables of all parts, in which keys are looked for.
-struct Parts<'a, W> {
-    parts: &'a [Unchained<W>],
-    bits: u32,
-}
-
-impl<W: KeyWord> Parts<'_, W> {
-    /// Finds the keys of rows. `word` gives what stands for the key of a row, and its hash; `exact` of the places of a table that
-    /// have it those with the key of a row.
-    #[inline]
-    fn find(
-        &self,
-        rows: usize,
-        word: impl Fn(usize) -> (W, u64),
-        exact: impl Fn(&Unchained<W>, Run, usize) -> Run,
-        valid: Option<&NullBuffer>,
-        found: &mut Vec<Found>,
-    ) {
-        let mut places = [(0_u32, W::default(), 0_u64, Run::default()); TOGETHER];
-        for start in (0..rows).step_by(TOGETHER) {
-            let places = &mut places[..TOGETHER.min(rows - start)];
-            // Each loop asks for what the next one reads, and decides nothing: the processor waits for all of it at once.
-            for (row, (part, word_of, hash_of, _)) in (start..).zip(places.iter_mut()) {
-                (*word_of, *hash_of) = word(row);
-                *part = part_of(*hash_of, self.bits) as u32;
-                let table = &self.parts[*part as usize];
-                table.ask_for_slot(*hash_of);
-            }
-            for (part, _, hash, run) in places.iter_mut() {
-                let table = &self.parts[*part as usize];
-                *run = table.run(*hash);
-                table.ask_for_keys(*run);
-                table.ask_for_rows(*run);
-            }
-            let each = (start..).zip(places.iter()).map(|(row, (part, word, _, run))| {
-                let table = &self.parts[*part as usize];
-                Found { row: row as u32, part: *part, run: exact(table, table.same(*run, *word), row) }
-            });
-            keep(each, valid, found);
-        }
-    }
-
-    /// Whether a key with this hash may be there.
-    #[inline]
-    fn may_have(&self, hash: u64) -> bool {
-        let run = self.parts[part_of(hash, self.bits)].run(hash);
-        run.start < run.end
-    }
-}
-
 /// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
 /// nothing to be guessed.
 #[inline]
@@ -228,14 +175,6 @@ fn keep(each: impl Iterator<Item = Found>, valid: Option<&NullBuffer>, found: &m
         count += usize::from(one.run.start < one.run.end && is_valid);
     }
     found.extend_from_slice(&kept[..count]);
-}
-
-/// The rows of a key, from a place on.
-#[inline]
-fn rows_of<W: KeyWord>(table: &Unchained<W>, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-    let more = (found.run.end - from).min((count - rows.len()) as u32);
-    rows.extend_from_slice(table.rows(Run { start: from, end: from + more }));
-    from + more
 }
 
 /// Pairs of the rows of keys, where the rows of a run are known.
@@ -303,109 +242,6 @@ fn row_of_one(found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u3
     }
     rows.push(from);
     found.run.end
-}
-
-/// Keys that are bytes, with those of the chunks.
-pub(crate) struct Texts {
-    pub(crate) parts: Vec<Unchained<u32>>,
-    pub(crate) bits: u32,
-    pub(crate) secret: Secret,
-    pub(crate) keys: Arc<Vec<Packed>>,
-}
-
-/// The bytes of a row's key.
-fn bytes_at(keys: &[Packed], row: u32) -> &[u8] {
-    let (chunk, place) = place_of(row);
-    match &keys[chunk].keys {
-        Keys::Bytes(keys) => keys.get(place),
-        _ => &[],
-    }
-}
-
-/// What stands for a hash in a table: its upper half.
-#[inline]
-fn half(hash: u64) -> u32 {
-    (hash >> 32) as u32
-}
-
-/// A hash of a half.
-#[inline]
-fn whole(half: u32) -> u64 {
-    u64::from(half) << 32 | u64::from(half.wrapping_mul(0x9E37_79B1) >> 16)
-}
-
-fn byte_keys(keys: &Keys) -> Option<&ByteKeys> {
-    match keys {
-        Keys::Bytes(keys) => Some(keys),
-        _ => None,
-    }
-}
-
-impl Texts {
-    fn hash(&self, key: &[u8]) -> (u32, u64) {
-        let half = half(of_bytes(key, self.secret));
-        (half, whole(half))
-    }
-}
-
-impl Index for Texts {
-    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
-        let Some(keys) = byte_keys(&packed.keys) else { return };
-        // Different keys with the same half are rare, and in order.
-        let exact = |table: &Unchained<u32>, run: Run, row: usize| {
-            let (rows, key) = (table.rows(run), keys.get(row));
-            let before = rows.partition_point(|known| bytes_at(&self.keys, *known) < key);
-            let count = rows[before..].partition_point(|known| bytes_at(&self.keys, *known) == key);
-            let start = run.start + before as u32;
-            Run { start, end: start + count as u32 }
-        };
-        let parts = Parts { parts: &self.parts, bits: self.bits };
-        parts.find(packed.len(), |row| self.hash(keys.get(row)), exact, valid, found);
-    }
-
-    /// Half a hash that is there once says little of its key.
-    fn find_ones(&self, _: &Packed, _: Option<&NullBuffer>, _: &mut Ones) -> bool {
-        false
-    }
-
-    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
-        let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
-        pairs(found, reached, count, rows, probed, rows_of);
-    }
-
-    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
-        let Some(keys) = byte_keys(&packed.keys) else { return };
-        let parts = Parts { parts: &self.parts, bits: self.bits };
-        answers.extend((0..packed.len()).map(|row| parts.may_have(self.hash(keys.get(row)).1)));
-    }
-
-    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        rows_of(&self.parts[found.part as usize], found, from, count, rows)
-    }
-
-    fn walk(
-        &self,
-        cursor: &mut Cursor,
-        count: usize,
-        wanted: &dyn Fn(u32) -> bool,
-        rows: &mut Vec<u32>,
-        keys: &mut Keys,
-    ) {
-        let Keys::Bytes(keys) = keys else { return };
-        walk(&self.parts, cursor, count, wanted, rows, |_, row| {
-            keys.push(bytes_at(&self.keys, row));
-            keys.bytes.len() < BYTES_MAX
-        });
-    }
-
-    /// Keys lie with the numbers that rows have.
-    fn renumber(&mut self, _: &mut dyn FnMut() -> bool) -> Option<(Vec<u32>, usize)> {
-        None
-    }
-
-    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
-        each_row(&self.parts, |_, row| next(Key::Bytes(bytes_at(&self.keys, row))));
-    }
 }
 
 /// Whole numbers close together.
@@ -500,47 +336,6 @@ impl<W: KeyWord> Index for Numbers<W> {
     }
 }
 
-/// Shows the rows of tables with what stands for their keys, until `next` says that it is enough.
-fn each_row<W: KeyWord>(parts: &[Unchained<W>], mut next: impl FnMut(W, u32) -> bool) {
-    for part in parts {
-        for place in 0..part.len() {
-            // Fewer than 2^32.
-            let (key, row) = part.get(place as u32);
-            if !next(key, row) {
-                return;
-            }
-        }
-    }
-}
-
-/// Goes on through tables, until there are so many rows or `put` says that it is enough for once.
-fn walk<W: KeyWord>(
-    parts: &[Unchained<W>],
-    cursor: &mut Cursor,
-    count: usize,
-    wanted: &dyn Fn(u32) -> bool,
-    rows: &mut Vec<u32>,
-    mut put: impl FnMut(W, u32) -> bool,
-) {
-    while let Some(part) = parts.get(cursor.part) {
-        while cursor.place < part.len() {
-            if rows.len() == count {
-                return;
-            }
-            // Fewer than 2^32.
-            let (key, row) = part.get(cursor.place as u32);
-            cursor.place += 1;
-            if wanted(row) {
-                rows.push(row);
-                if !put(key, row) {
-                    return;
-                }
-            }
-        }
-        *cursor = Cursor { part: cursor.part + 1, ..Cursor::default() };
-    }
-}
-
 /// Keys of some parts with their rows, each part with as much room as it needs: `rows_of` says how many rows it has.
 pub(crate) fn scatter<W: KeyWord>(
     chunks: &[Chunk],
@@ -552,23 +347,6 @@ pub(crate) fn scatter<W: KeyWord>(
     put(chunks, parts, bits, rows_of, |keys, put| {
         for (place, key) in W::of(keys).iter().enumerate() {
             put(place, *key, key.hash(secret));
-        }
-    })
-}
-
-/// The same of keys that are bytes.
-pub(crate) fn scatter_texts(
-    chunks: &[Chunk],
-    parts: Range<usize>,
-    bits: u32,
-    secret: Secret,
-    rows_of: &[usize],
-) -> Vec<(Vec<u32>, Vec<u32>)> {
-    put(chunks, parts, bits, rows_of, |keys, put| {
-        let Some(keys) = byte_keys(keys) else { return };
-        for place in 0..keys.ends.len() {
-            let half = half(of_bytes(keys.get(place), secret));
-            put(place, half, whole(half));
         }
     })
 }
@@ -595,16 +373,9 @@ fn put<W: Copy>(
     tables
 }
 
-/// A table of a part, of keys that are bytes.
-pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &[Packed]) -> Unchained<u32> {
-    let order = |left: (u32, u32), right: (u32, u32)| match left.0.cmp(&right.0) {
-        Ordering::Equal => bytes_at(known, left.1).cmp(bytes_at(known, right.1)),
-        other => other,
-    };
-    Unchained::new(keys, rows, bits, whole, order)
-}
-
+mod texts;
 mod words;
+pub(crate) use texts::{Texts, scatter_texts, table_of_texts};
 pub(crate) use words::{Words, only_table_of, table_of};
 
 #[cfg(test)]
