@@ -89,10 +89,10 @@ const BATCH_ROWS: u64 = 8192;
 const WORTH_A_LOOK: i64 = 8 << 20;
 /// What is held beside: the batch that comes, and of the groups that go to a file what is written of them at once.
 const ON_THEIR_WAY: i64 = 2 << 20;
-/// Bytes that a group of one integer takes with the number of its rows, at most. Of 16.2 that it needs in a full table, one whose end nobody
+/// Bytes that a group of one integer takes with the number of its rows, at most. Of 13.2 that it needs in a full table, one whose end nobody
 /// knows has room for up to a third more: 64 partitions are on different ways to their next growth. Of 1.5 M groups 0.9 more are rows that wait,
-/// and their order. (3 M of an input that knows its rows take 17.8.)
-const GROUP_BYTES: f64 = 20.0;
+/// and their order.
+const GROUP_BYTES: f64 = 17.0;
 /// More than there is.
 const UNLIMITED: usize = usize::MAX / 2;
 

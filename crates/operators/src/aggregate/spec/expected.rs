@@ -76,8 +76,8 @@ impl Aggregate {
             return None;
         }
         match &self.kind {
-            // For as long as half of the bits are enough.
-            Kind::Count => Some(size_of::<u32>()),
+            // For as long as the fewest bits are enough.
+            Kind::Count => Some(size_of::<u8>()),
             Kind::Sum(_) => Some(size_of::<i64>()),
             Kind::Min(value) | Kind::Max(value) if value.primitive_width().is_none() => {
                 let column = known_of(self.args.first()?, known)?;
