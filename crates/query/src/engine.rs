@@ -14,7 +14,7 @@ use ashlar_functions::rules::{
     Placement, SettleFunctions, TextCasts, UnionFields,
 };
 use ashlar_functions::times::StatementTime;
-use ashlar_operators::{HashAggregates, HashJoins, NullExtensions};
+use ashlar_operators::{HashAggregates, HashJoins, NullExtensions, Widenings};
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -399,6 +399,8 @@ fn session_state(
     for rule in physical.iter_mut().filter(|rule| rule.name() == guarded_projections::STOCK) {
         *rule = Arc::new(GuardedProjections::default());
     }
+    // When stages are divided.
+    physical.push(Arc::new(Widenings));
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_optimizer_rules(ashlar_functions::inference::optimizer_rules())

@@ -20,6 +20,7 @@ use super::states::{
 };
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
+use crate::widened::widened;
 
 mod expected;
 
@@ -310,6 +311,9 @@ impl Aggregate {
         }
         let own = distinct.as_ref().map(|(_, value, _)| lists_of(value)).or_else(|| kind.state_type());
         let state_fields = state_fields(expr, own)?;
+        for arg in &mut args {
+            *arg = widened(arg, input)?.data;
+        }
         Ok(Self { expr: Arc::clone(expr), args, filter, kind, distinct, state_fields })
     }
 
