@@ -661,6 +661,8 @@ fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
     let evenly = ["--rows", "4000", "--items", "4000", "--distinct-percent", "25", "--duplicates", "4"];
     let both = [&["hash-probe", "--target", targets, "--queries", "join"][..], &evenly].concat();
     is_answered(&queries(&path("both"), &both), 1);
+    let wide = ["--rows", "300", "--payload-columns", "200", "--value-bytes", "70000"];
+    is_answered(&queries(&path("wide"), &[&["hash-wide", "--target", targets][..], &wide].concat()), 4);
     let one = [&["hash-build", "--target", targets, "--queries", "sums"][..], &some].concat();
     let run = queries(&path("one"), &one);
     is_answered(&run, 1);

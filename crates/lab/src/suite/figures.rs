@@ -38,6 +38,9 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
         Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |_, one| Some(one.operations_per_second)),
         Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |_, one| Measure::Mean.of(one)),
+        Shown::QueryTimes { query, names } => one_and_next(steps, row.of, names, time, |_, one| {
+            if one.query.as_deref() == Some(query) { Measure::Mean.of(one) } else { None }
+        }),
         Shown::Tails { names } => tails(steps, row.of, names),
         Shown::Entries { after } => entries(steps, row.of, after),
         Shown::Change { from, to } => change(steps, row.of, from, to),

@@ -209,6 +209,53 @@ const HARD_JOINS: Group = Group {
     ],
 };
 
+macro_rules! wide {
+    ($step:literal, $words:literal) => {
+        Step { name: $step, words: words!("hash-wide --target ashlar --seconds {window}", $words) }
+    };
+}
+
+/// Rows of many columns, and long texts: as many values, or bytes, in few rows as in many.
+const WIDE: Group = Group {
+    name: "wide",
+    long: false,
+    steps: &[
+        wide!("fewer-columns", "--rows {wide} --payload-columns 20 --queries columns"),
+        wide!("columns", "--rows {wide-tenth} --payload-columns 200 --queries columns"),
+        wide!("texts", "--rows {texts} --payload-columns 1 --value-bytes 65536 --queries carried,names,groups"),
+        wide!(
+            "long-texts",
+            "--rows {long-texts} --payload-columns 1 --value-bytes 1048576 --queries carried,names,groups"
+        ),
+    ],
+    rows: &[
+        Row {
+            what: "join that keeps 200 columns, of {wide-tenth} rows with half as many, all columns added up; against 20 columns of {wide} rows",
+            wanted: NO_CLIFF,
+            of: &["fewer-columns", "columns"],
+            shown: Shown::StepTimes { names: ["20 columns", "200 columns"] },
+        },
+        Row {
+            what: "join that keeps texts of 1 MiB, of {long-texts} rows with half as many, their letters counted; against texts of 64 KiB of {texts} rows",
+            wanted: NO_CLIFF,
+            of: &["texts", "long-texts"],
+            shown: Shown::QueryTimes { query: "carried", names: ["64 KiB", "1 MiB"] },
+        },
+        Row {
+            what: "join by such texts, which differ in their last bytes",
+            wanted: NO_CLIFF,
+            of: &["texts", "long-texts"],
+            shown: Shown::QueryTimes { query: "names", names: ["64 KiB", "1 MiB"] },
+        },
+        Row {
+            what: "GROUP BY such texts",
+            wanted: NO_CLIFF,
+            of: &["texts", "long-texts"],
+            shown: Shown::QueryTimes { query: "groups", names: ["64 KiB", "1 MiB"] },
+        },
+    ],
+};
+
 // `dense` is how many bytes of a key are kept where keys follow each other: none in a table whose places are the keys.
 macro_rules! micro {
     ($name:literal, $percent:literal, $wanted:literal, dense $dense:literal) => {
@@ -294,6 +341,7 @@ pub(super) const SUITE: Suite = Suite {
         probe!("probe-dense", "dense"),
         HARD_GROUPS,
         HARD_JOINS,
+        WIDE,
         micro!("micro-100", "100", "<= 9 B, 0.75 x its published 12 B", dense 0),
         micro!("micro-60", "60", "<= 12 B, 0.75 x its published 16 B", dense 4),
         micro!("micro-20", "20", "<= 15 B, 0.75 x its published 20 B", dense 4),

@@ -88,6 +88,8 @@ pub(crate) enum Shown {
     Steps { names: [&'static str; 2] },
     /// Mean latency of the first target in one step and in the next; how much longer it takes in the next.
     StepTimes { names: [&'static str; 2] },
+    /// The same of a query, in steps that have several.
+    QueryTimes { query: &'static str, names: [&'static str; 2] },
     /// Latencies of the first target in each step; the last is the one that is judged.
     Tails { names: &'static [&'static str] },
     /// Bytes of an entry after this step of the workload.
@@ -169,7 +171,7 @@ impl Length {
             "few" => self.pick(1_000, 100_000, 100_000),
             "documents" => self.pick(1_000, 100_000, 1_000_000),
             "sales" => self.pick(20_000, 1_000_000, 10_000_000),
-            "warehouses" => self.pick(2, 2, 10),
+            "warehouses" => self.pick(2, 4, 10),
             "items" => self.pick(500, 100_000, 100_000),
             "customers" => self.pick(30, 3_000, 3_000),
             "micro" => self.pick(4_096, 4_194_304, 4_194_304),
@@ -179,6 +181,10 @@ impl Length {
             "many-groups" => self.pick(6_000, 3_000_000, 30_000_000),
             "build" => self.pick(5_000, 3_000_000, 3_000_000),
             "twice-build" => 2 * self.size("build")?,
+            "wide" => self.pick(5_000, 1_000_000, 1_000_000),
+            "wide-tenth" => self.size("wide")? / 10,
+            "texts" => self.pick(64, 2_048, 2_048),
+            "long-texts" => self.size("texts")? / 16,
             "window" => self.pick(1, 1, 5),
             // The end of a query beside, which begins with the warm-up, and the beginning of the next.
             "beside-window" => self.pick(1, 8, 8),

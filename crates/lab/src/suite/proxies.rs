@@ -22,7 +22,7 @@ pub(super) const TPCC: Suite = Suite {
         long: false,
         steps: &[Step {
             name: "tpcc",
-            words: "tpcc --warehouses {warehouses} --items {items} --customers {customers} --threads 8 --server-cores 0,1 --client-cores 0,1 --target postgres,relay,pgbouncer,shardingsphere,ashlar-proxy,ashlar-proxy-2,ashlar",
+            words: "tpcc --warehouses {warehouses} --items {items} --customers {customers} --threads 8 --server-cores 0,1 --client-cores 0,1 --target postgres,relay,pgbouncer,shardingsphere,ashlar-proxy,ashlar-proxy-2,ashlar-proxy-4,ashlar",
         }],
         rows: &[
             Row {

@@ -198,10 +198,15 @@ fn bytes_of_a_row_are_held_against_those_of_another_step_and_of_impala() {
 
 #[test]
 fn what_keys_cost_is_a_ratio_of_times_and_what_is_allocated_is_of_an_operation() {
-    let slow = Used { mean_us: 140_000.0, ..used("ashlar", None) };
-    let measured = vec![asked("join", json!({}), &[used("ashlar", None)]), asked("join", json!({}), &[slow])];
+    let measured = || {
+        let slow = Used { mean_us: 140_000.0, ..used("ashlar", None) };
+        vec![asked("join", json!({}), &[used("ashlar", None)]), asked("join", json!({}), &[slow])]
+    };
     let shown = Shown::StepTimes { names: ["scattered", "dense"] };
-    assert_eq!(shape(shown, &["scattered", "dense"], measured, None).standing, "2.00 x");
+    assert_eq!(shape(shown, &["scattered", "dense"], measured(), None).standing, "2.00 x");
+    let of = |query| Shown::QueryTimes { query, names: ["scattered", "dense"] };
+    assert_eq!(shape(of("join"), &["scattered", "dense"], measured(), None).standing, "2.00 x");
+    assert!(!shape(of("count"), &["scattered", "dense"], measured(), None).standing.contains('x'));
 
     let mut measured = asked("value", json!({}), &[used("ashlar", None)]);
     for one in &mut measured.runs[0].measurements {

@@ -337,6 +337,14 @@ pub(crate) const KINDS: &[Kind] = &[
         make: analytic::hash_probe,
     },
     Kind {
+        name: "hash-wide",
+        question: "How fast, and in how much memory, are rows of many columns and long texts joined and grouped?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["rows", "items", "payload-columns", "value-bytes", "operators"],
+        make: analytic::hash_wide,
+    },
+    Kind {
         name: "tpch",
         question: "How fast, and in how much memory, is each of the 22 queries of TPC-H answered?",
         door: Door::Text,

@@ -141,7 +141,7 @@ pub(crate) struct Sizes {
     /// What is stored under a key [default: bytes].
     #[arg(long, value_name = "NAME")]
     pub(crate) value_shape: Option<ValueShape>,
-    /// Bytes of a value of the shape bytes [default: 100].
+    /// Bytes of a value of the shape bytes [default: 100]; of a text of hash-wide [default: 8].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     pub(crate) value_bytes: Option<u32>,
     /// How keys are chosen [default: uniform].
@@ -156,8 +156,8 @@ pub(crate) struct Sizes {
     /// Keys of one MGET or MSET [default: 100].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: Option<u32>,
-    /// Rows of the table, or of the larger of two [default: 1000000; sql-fetch 100000, query-range 500000, hash-build and hash-probe
-    /// 10000000].
+    /// Rows of the table, or of the larger of two [default: 1000000; sql-fetch and hash-wide 100000, query-range 500000, hash-build and
+    /// hash-probe 10000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
     /// Connections that a COPY of all rows is spread over, each with as many rows as any other [default: 1].
@@ -168,7 +168,7 @@ pub(crate) struct Sizes {
     pub(crate) warehouses: Option<u64>,
     /// tpcc: items, and stocks of each warehouse, from 20 to 100000; the specification has no other number than the default [default:
     /// 100000]. hash-build and hash-probe: rows of the smaller table, from whose ids those of the larger are chosen [default: 3 % of
-    /// --rows].
+    /// --rows; hash-wide half of them].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) items: Option<u64>,
     /// Customers of each of a warehouse's ten districts; likewise [default: 3000].
@@ -222,6 +222,9 @@ pub(crate) struct Sizes {
     /// Rows of the smaller table of hash-probe for each id, instead of --unique-percent [default: 1].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) duplicates: Option<u32>,
+    /// Integers of a row of the smaller table of hash-wide, all of which are added up [default: 200].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) payload_columns: Option<u32>,
     /// Whose operators make groups and join in Ashlar; other targets have their own [default: usual].
     #[arg(long, value_name = "NAME")]
     pub(crate) operators: Option<Operators>,
@@ -270,6 +273,7 @@ impl Sizes {
             ("distinct-percent", self.distinct_percent.is_some()),
             ("ids", self.ids.is_some()),
             ("duplicates", self.duplicates.is_some()),
+            ("payload-columns", self.payload_columns.is_some()),
             ("operators", self.operators.is_some()),
             ("scale", self.scale.is_some()),
             ("columns", self.columns.is_some()),

@@ -54,7 +54,7 @@ const SEED_EVEN_ORDER: u64 = SEED_ORDER + ROUNDS;
 const ROUNDS: u64 = 4;
 
 /// A number of a row, below `limit`.
-fn drawn(seed: u64, row: u64, limit: u64) -> u64 {
+pub(super) fn drawn(seed: u64, row: u64, limit: u64) -> u64 {
     ((u128::from(mix(mix(seed) ^ row)) * u128::from(limit)) >> 64) as u64
 }
 
@@ -218,13 +218,7 @@ fn counts(sizes: &Sizes) -> Result<(u64, u64)> {
 }
 
 fn table(name: &str, columns: &[(&str, &str)], rows: u64) -> Table {
-    let declared: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
-    Table {
-        name: name.to_owned(),
-        columns: columns.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect(),
-        definition: format!("({})", declared.join(", ")),
-        rows,
-    }
+    Table::of(name, columns.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect(), rows)
 }
 
 /// The workload `hash-build`.
@@ -328,7 +322,7 @@ fn days() -> impl Iterator<Item = String> {
 }
 
 /// The values of an answer of one row.
-fn only_row(rows: &Rows) -> Option<Vec<&str>> {
+pub(super) fn only_row(rows: &Rows) -> Option<Vec<&str>> {
     match (&rows.count, &rows.values[..]) {
         (1, [row]) => Some(row.iter().map(|value| value.as_deref().unwrap_or("NULL")).collect()),
         _ => None,
@@ -400,7 +394,7 @@ impl Questions for Build {
     }
 }
 
-fn parameters<const N: usize>(named: [(&str, Value); N]) -> BTreeMap<String, Value> {
+pub(super) fn parameters<const N: usize>(named: [(&str, Value); N]) -> BTreeMap<String, Value> {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -1,12 +1,13 @@
 //! The analytic workloads: tables that are filled once, and queries over all of them, each measured by itself.
 //!
 //! SQL is text here and so are rows, so that engines without PostgreSQL's protocol answer them too: see `door::text`. Where
-//! the data comes from and what the answers must be is the affair of `hash`, `tpch` and `tpcds`, which are asked as [`Questions`].
+//! the data comes from and what the answers must be is the affair of `hash`, `wide`, `tpch` and `tpcds`, which are asked as [`Questions`].
 
 mod answers;
 mod hash;
 mod tpcds;
 mod tpch;
+mod wide;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -43,6 +44,14 @@ struct Table {
     definition: String,
     /// About how many rows it will have.
     rows: u64,
+}
+
+impl Table {
+    /// One without keys.
+    fn of(name: &str, columns: Vec<(String, String)>, rows: u64) -> Self {
+        let declared: Vec<String> = columns.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+        Self { name: name.to_owned(), columns, definition: format!("({})", declared.join(", ")), rows }
+    }
 }
 
 /// A query that is measured.
@@ -116,6 +125,10 @@ pub(crate) fn hash_probe_keys(sizes: &Sizes) -> Result<Vec<u32>> {
 
 pub(super) fn hash_probe(sizes: &Sizes) -> Result<Box<dyn Workload>> {
     workload(hash::probe(sizes)?, sizes)
+}
+
+pub(super) fn hash_wide(sizes: &Sizes) -> Result<Box<dyn Workload>> {
+    workload(wide::wide(sizes)?, sizes)
 }
 
 pub(super) fn tpcds(sizes: &Sizes) -> Result<Box<dyn Workload>> {
