@@ -32,7 +32,6 @@ use futures::{StreamExt, TryStreamExt};
 use super::partition::Files;
 use super::run::{Left, Run};
 use super::spec::Spec;
-use super::turns::Turns;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 use crate::outputs::{Begun, Started, and_then, ready};
@@ -152,8 +151,7 @@ async fn consume(run: Arc<Run>, inputs: Vec<SendableRecordBatchStream>) -> Resul
         }
     }
     let Some(run) = Arc::into_inner(run) else { return internal_err!("a stream of an aggregation has not ended") };
-    let (spec, files, work) = run.work()?;
-    Ok(Arc::new(Left { spec, files, turns: Arc::new(Turns::new(work)) }))
+    Ok(Arc::new(run.work()?))
 }
 
 impl fmt::Debug for HashAggregateExec {

@@ -54,22 +54,47 @@ impl Stretch {
     }
 }
 
-impl Growth {
-    /// The groups of a table in the end, which has so many after so many rows, and is full; `to_come` rows are to come.
-    pub(super) fn expected(&mut self, rows: u64, groups: usize, to_come: f64) -> usize {
-        if rows <= self.rows || groups <= self.groups {
+/// How the groups of a table will grow.
+#[derive(Clone, Copy)]
+pub(super) struct Forecast {
+    groups: usize,
+    /// New groups of a row now, and how much less of one later for each that is made.
+    rate: f64,
+    fall: f64,
+}
+
+impl Forecast {
+    /// The groups after so many more rows.
+    pub(super) fn after(&self, rows: f64) -> usize {
+        let Self { groups, rate, fall } = *self;
+        if rate <= 0.0 && fall <= 0.0 {
             return groups;
+        }
+        // The rate falls in proportion to itself.
+        let made = if fall > 0.0 { rate / fall * -(-fall * rows).exp_m1() } else { rate * rows };
+        let expected = groups as f64 + made;
+        (expected + expected * MARGIN) as usize
+    }
+}
+
+impl Growth {
+    /// Of a table that has so many groups after so many rows, and is full. Where none has come since it was the last time, no more are expected.
+    pub(super) fn forecast(&mut self, rows: u64, groups: usize) -> Forecast {
+        if rows <= self.rows || groups <= self.groups {
+            return Forecast { groups, rate: 0.0, fall: 0.0 };
         }
         let new = (groups - self.groups) as f64;
         let last =
             Stretch { middle: (groups + self.groups) as f64 / 2.0, rate: new / (rows - self.rows) as f64, groups: new };
         let fall = self.before.map_or(0.0, |before| last.fall_since(&before));
         *self = Self { rows, groups, before: Some(last) };
-        let rate = (last.at_middle(fall) - fall * new / 2.0).max(0.0);
-        // The rate falls in proportion to itself.
-        let made = if fall > 0.0 { rate / fall * -(-fall * to_come).exp_m1() } else { rate * to_come };
-        let expected = groups as f64 + made;
-        (expected + expected * MARGIN) as usize
+        Forecast { groups, rate: (last.at_middle(fall) - fall * new / 2.0).max(0.0), fall }
+    }
+
+    /// The groups of a table in the end, which has so many after so many rows, and is full; `to_come` rows are to come.
+    #[cfg(test)]
+    fn expected(&mut self, rows: u64, groups: usize, to_come: f64) -> usize {
+        self.forecast(rows, groups).after(to_come)
     }
 }
 

@@ -9,6 +9,7 @@ use datafusion_physical_plan::SpillManager;
 use datafusion_physical_plan::metrics::{Count, Gauge};
 
 use super::growth::Growth;
+use super::pending::{Pending, Source};
 use super::spec::{Rows, Spec};
 use super::states::State;
 use crate::growing::Growing;
@@ -16,6 +17,9 @@ use crate::hash_table::groups::{Groups, TOGETHER};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
 use crate::memory::{Charge, Memory, Wish};
+
+/// Bytes of rows that wait for each of the groups that are there, at most.
+const PENDING_MOST: usize = 6;
 
 /// See the module.
 pub(crate) struct Partition {
@@ -25,6 +29,10 @@ pub(crate) struct Partition {
     rows: u64,
     /// What it was when it grew.
     growth: Growth,
+    /// Groups that were expected in the end when it grew, where somebody knows how many rows are to come.
+    expected: Option<usize>,
+    /// Rows that it is to take.
+    pub(super) pending: Pending,
     /// Groups that were put out of memory, some of them several times.
     pub(crate) file: Growing,
 }
@@ -38,6 +46,21 @@ pub(crate) struct Portion<'a> {
     pub(crate) filters: &'a [Option<BooleanArray>],
     /// How many rows are expected to follow for each that came; `None`: nobody knows.
     pub(crate) to_come: Option<f64>,
+    /// How many there are, these among them, that the table has not taken and that came.
+    pub(crate) came: usize,
+}
+
+impl Portion<'_> {
+    /// Those of them from one on, which `take` takes with their values.
+    pub(super) fn rest<T>(&self, at: usize, take: impl FnOnce(&Portion<'_>) -> T) -> T {
+        let count = self.rows.len() - at;
+        let slice = |array: &ArrayRef| array.slice(at, count);
+        let values: Vec<Vec<ArrayRef>> = self.values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
+        let filters: Vec<Option<BooleanArray>> =
+            self.filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, count))).collect();
+        let (rows, came) = (&self.rows[at..], self.came.saturating_sub(at));
+        take(&Portion { rows, values: &values, filters: &filters, came, ..*self })
+    }
 }
 
 impl Partition {
@@ -47,8 +70,16 @@ impl Partition {
     /// What the aggregates find.
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
-        let states = spec.states(memory)?;
-        Ok(Self { groups, states, rows: 0, growth: Growth::default(), file: Growing::default() })
+        let (states, pending) = (spec.states(memory)?, Pending::new(memory.charge()));
+        Ok(Self {
+            groups,
+            states,
+            rows: 0,
+            growth: Growth::default(),
+            expected: None,
+            pending,
+            file: Growing::default(),
+        })
     }
 
     /// Groups in memory.
@@ -56,7 +87,7 @@ impl Partition {
         self.groups.len()
     }
 
-    /// Bytes that are charged.
+    /// Bytes that are charged for groups.
     pub(crate) fn bytes(&self) -> usize {
         self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
     }
@@ -65,6 +96,23 @@ impl Partition {
     /// them for a moment.
     pub(crate) fn bytes_of_values(&self) -> usize {
         self.groups.bytes_of_keys() + self.states.iter().map(|state| state.bytes_of_values()).sum::<usize>()
+    }
+
+    /// Has the first of some rows wait, as long as there is memory: how many.
+    pub(super) fn postpone(&mut self, source: &Source<'_>, rows: &[u32]) -> usize {
+        let groups = self.bytes();
+        self.pending.push(source, rows, groups)
+    }
+
+    /// Whether so many rows wait that it is time to take them: they have half the bytes that groups are expected to have in the end, or a sixteenth
+    /// of those that they have where nobody knows. What is expected is known anew when they are taken: where that is far away it may be wrong.
+    pub(super) fn is_due(&self) -> bool {
+        let (waiting, held) = (self.pending.full_bytes(), self.bytes());
+        let enough = match self.expected {
+            Some(expected) => (held as f64 * expected as f64 / self.len().max(1) as f64) as usize / 2,
+            None => held / 16,
+        };
+        waiting > 0 && waiting >= enough.clamp(held / 16, held * PENDING_MOST)
     }
 
     /// Takes rows. What `ids` has is of no interest before and after.
@@ -118,7 +166,7 @@ impl Partition {
             Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
             _ => 0,
         };
-        let goal = self.goal(more, rows.to_come);
+        let goal = self.goal(more, rows.to_come, rows.came);
         self.groups.reserve(more, bytes, goal, wish)?;
         for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
@@ -145,13 +193,18 @@ impl Partition {
     }
 
     /// Groups that are expected in the end, if room for so many more is wanted and not there.
-    fn goal(&mut self, more: usize, to_come: Option<f64>) -> usize {
+    fn goal(&mut self, more: usize, to_come: Option<f64>, came: usize) -> usize {
         let len = self.len();
         if len + more <= self.groups.capacity() {
             return len;
         }
         let Some(to_come) = to_come else { return self.groups.goal_of_unknown() };
-        self.growth.expected(self.rows, len, self.rows as f64 * to_come)
+        let (rows, came) = (self.rows as f64, came as f64);
+        let forecast = self.growth.forecast(self.rows, len);
+        let expected = forecast.after(came + (rows + came) * to_come);
+        self.expected = Some(expected);
+        // What has not come waits for as much again.
+        if came > 0.0 { forecast.after(came) } else { expected }
     }
 
     /// Its groups, as rows for another table. Their bytes stay charged until `self` goes.
@@ -192,7 +245,7 @@ impl Partition {
     pub(crate) fn spill(&mut self, spec: &Spec, secret: Secret, files: &Files) -> Result<()> {
         let batch = self.take_batch(spec, &spec.partial_schema, true)?;
         let mut empty = Self::new(spec, secret, &files.memory)?;
-        empty.file = std::mem::take(&mut self.file);
+        (empty.file, empty.pending) = (std::mem::take(&mut self.file), self.pending.take());
         for start in (0..batch.num_rows()).step_by(files.batch_rows) {
             let rows = files.batch_rows.min(batch.num_rows() - start);
             empty.file.append(&files.manager, "groups", &batch.slice(start, rows))?;

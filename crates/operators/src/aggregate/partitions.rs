@@ -9,6 +9,7 @@ use datafusion_common::{DataFusionError, Result};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition, Portion};
+use super::pending::{Pending, Source};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::Packed;
@@ -31,6 +32,8 @@ pub(crate) struct Partitions {
     level: usize,
     /// Groups that were made, those that have left memory among them, some of them several times.
     made: AtomicUsize,
+    /// Whether memory has run out: no rows wait any more.
+    is_short: AtomicBool,
     /// Of rows that came from a file: the hash of the first of them, and whether there were others.
     one: OnceLock<u64>,
     is_several: AtomicBool,
@@ -73,6 +76,18 @@ impl Order {
         starts
     }
 
+    /// The rows of a batch as they are, all of them for one table.
+    fn put_all(&mut self, batch: &Packed, secret: Secret, memory: &Arc<Memory>) {
+        let count = batch.len();
+        self.pay(count, count, memory);
+        make_room(&mut self.hashes, count);
+        make_room(&mut self.ids, count);
+        batch.hashes(secret, &mut self.hashes);
+        make_room(&mut self.rows, count);
+        self.rows.clear();
+        all_rows(&mut self.rows, count);
+    }
+
     /// Charges what it is about to be with so many rows of a batch, of which one table gets so many: some bytes for each, with which the batch
     /// came and was not asked for.
     fn pay(&mut self, rows: usize, of_table: usize, memory: &Arc<Memory>) {
@@ -108,6 +123,11 @@ fn make_room<T>(values: &mut Vec<T>, count: usize) {
     }
 }
 
+/// All partitions, this one first.
+fn from(first: usize) -> impl Iterator<Item = usize> {
+    (0..PARTITIONS).map(move |step| (first + step) % PARTITIONS)
+}
+
 #[inline]
 fn partition_of(hash: u64) -> usize {
     (hash >> SHIFT) as usize % PARTITIONS
@@ -125,6 +145,7 @@ impl Partitions {
             secret,
             level,
             made: AtomicUsize::new(0),
+            is_short: AtomicBool::new(false),
             one: OnceLock::new(),
             is_several: AtomicBool::new(false),
         })
@@ -163,34 +184,129 @@ impl Partitions {
         let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>();
         order.rows = Vec::from(indices.into_parts().1);
         let (values, filters) = (values?, filters?);
-        let mut made = 0;
-        for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
-            let (mut at, end) = (starts[partition], starts[partition + 1]);
-            let mut wish = Wish::IfFree;
-            while at < end {
-                let slice = |array: &ArrayRef| array.slice(at, end - at);
-                let values: Vec<Vec<ArrayRef>> =
-                    values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
-                let filters: Vec<Option<BooleanArray>> =
-                    filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
-                let Order { hashes, rows, ids, .. } = &mut *order;
-                let rows = Portion { batch, hashes, rows: &rows[at..end], values: &values, filters: &filters, to_come };
+        let Order { hashes, rows, ids, .. } = order;
+        for partition in from(first) {
+            let (at, end) = (starts[partition], starts[partition + 1]);
+            let slice = |array: &ArrayRef| array.slice(at, end - at);
+            let values: Vec<Vec<ArrayRef>> = values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
+            let filters: Vec<Option<BooleanArray>> =
+                filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(at, end - at))).collect();
+            let (rows, values, filters) = (&rows[at..end], &values[..], &filters[..]);
+            let portion = Portion { batch, hashes, rows, values, filters, to_come, came: 0 };
+            self.add_portion(spec, files, partition, &portion, ids)?;
+        }
+        Ok(())
+    }
+
+    /// Takes rows that one table gets.
+    fn add_portion(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        partition: usize,
+        all: &Portion<'_>,
+        ids: &mut Vec<usize>,
+    ) -> Result<()> {
+        let (mut at, mut wish) = (0, Wish::IfFree);
+        while at < all.rows.len() {
+            at += all.rest(at, |rows| {
                 let mut table = self.tables[partition].lock();
                 let before = table.len();
-                let added = table.add_some(&rows, wish, ids);
-                made += table.len() - before;
+                let added = table.add_some(rows, wish, ids);
+                self.made.fetch_add(table.len() - before, Ordering::Relaxed);
                 drop(table);
                 match added {
-                    Ok(taken) => at += taken,
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
-                        wish = self.make_room(spec, files, &values, error)?;
+                        self.is_short.store(true, Ordering::Relaxed);
+                        wish = self.make_room(spec, files, rows.values, error)?;
+                        Ok(0)
                     }
-                    Err(error) => return Err(error),
+                    other => other,
                 }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes rows of the input, or has them wait for others of their tables; as [`Self::add`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn postpone(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        source: &Source<'_>,
+        to_come: Option<f64>,
+        first: usize,
+        (order, own): (&mut Order, &mut Order),
+    ) -> Result<()> {
+        let starts = order.put(&source.batch.packed, self.secret, &files.memory);
+        for partition in from(first) {
+            let rows = &order.rows[starts[partition]..starts[partition + 1]];
+            let mut table = self.tables[partition].lock();
+            let taken = table.postpone(source, rows);
+            if taken == rows.len() && !table.is_due() {
+                continue;
+            }
+            let pending = table.pending.take();
+            drop(table);
+            self.add_pending(spec, files, partition, pending, to_come, own)?;
+            if taken < rows.len() {
+                self.is_short.store(true, Ordering::Relaxed);
+                let rest = source.rows(&rows[taken..])?;
+                own.put_all(&rest.packed, self.secret, &files.memory);
+                let Order { hashes, rows, ids, .. } = &mut *own;
+                self.add_portion(spec, files, partition, &whole(&rest, hashes, rows, to_come), ids)?;
             }
         }
-        self.made.fetch_add(made, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether memory has run out, so that no more rows are to wait for each table.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Takes all rows that wait.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(crate) fn take_all_pending(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        to_come: Option<f64>,
+        first: usize,
+        own: &mut Order,
+    ) -> Result<()> {
+        for partition in from(first) {
+            let pending = self.tables[partition].lock().pending.take();
+            self.add_pending(spec, files, partition, pending, to_come, own)?;
+        }
+        Ok(())
+    }
+
+    /// Takes rows that have waited for a table. It grows for these and no others: before more come as many have to wait.
+    fn add_pending(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        partition: usize,
+        mut pending: Pending,
+        to_come: Option<f64>,
+        own: &mut Order,
+    ) -> Result<()> {
+        loop {
+            let came = pending.rows();
+            let Some((rows, bytes)) = pending.pop()? else { return Ok(()) };
+            own.put_all(&rows.packed, self.secret, &files.memory);
+            let Order { hashes, rows: numbers, ids, .. } = &mut *own;
+            let portion = Portion { came, ..whole(&rows, hashes, numbers, to_come) };
+            self.add_portion(spec, files, partition, &portion, ids)?;
+            drop(rows);
+            pending.give_back(bytes);
+        }
     }
 
     /// Notes whether rows from a file are of more than one group.
@@ -251,6 +367,40 @@ impl Partitions {
     }
 }
 
+/// Has a table take the rows that wait for it, when no others come: groups that there is no room for beside them go to its file.
+///
+/// # Errors
+/// Where the disk has no room for them; what the aggregates find.
+pub(crate) fn take_pending(
+    table: &mut Partition,
+    spec: &Spec,
+    secret: Secret,
+    files: &Files,
+    own: &mut Order,
+) -> Result<()> {
+    let mut pending = table.pending.take();
+    loop {
+        let came = pending.rows();
+        let Some((rows, bytes)) = pending.pop()? else { return Ok(()) };
+        own.put_all(&rows.packed, secret, &files.memory);
+        let Order { hashes, rows: numbers, ids, .. } = &mut *own;
+        let all = Portion { came, ..whole(&rows, hashes, numbers, Some(0.0)) };
+        let (mut at, mut wish) = (0, Wish::IfFree);
+        while at < all.rows.len() {
+            match all.rest(at, |rows| table.add_some(rows, wish, ids)) {
+                Ok(taken) => at += taken,
+                Err(error) if is_full(&error) && wish == Wish::IfFree => match table.len() {
+                    0 => wish = Wish::Anyway,
+                    _ => table.spill(spec, secret, files)?,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        drop(rows);
+        pending.give_back(bytes);
+    }
+}
+
 /// Bytes of groups that have so many, with these values that come to them.
 ///
 /// # Errors
@@ -277,7 +427,7 @@ fn held(table: &Mutex<Partition>, least: usize) -> usize {
 
 /// All rows of a batch, for a table of its own.
 pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32], to_come: Option<f64>) -> Portion<'a> {
-    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters, to_come }
+    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters, to_come, came: 0 }
 }
 
 /// The rows 0, 1, ... of a batch.

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 
 use super::partition::{Files, Partition, Portion};
 use super::partitions::{
-    Order, PARTITIONS, Partitions, all_rows, bytes_with, scratch_bytes, scratch_bytes_for, whole, wish_of,
+    Order, PARTITIONS, Partitions, all_rows, bytes_with, scratch_bytes, scratch_bytes_for, take_pending, whole, wish_of,
 };
+use super::pending::Source;
 use super::spec::{Rows, Spec};
 use super::turns::{Turn, Turns};
 use super::waiting::Waiting;
@@ -23,6 +24,8 @@ use crate::memory::{Charge, Wish, is_full};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+/// Groups from which on caches hold few of them, so that rows wait for each table: to put them aside costs more than it brings before.
+const FAR_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 512 << 10 };
 /// Bytes that keys and values may have in a front beside what there is for each group: where rows are kept, or texts are long, those of few groups
 /// may be very many. What leaves is there twice for a moment, and must fit one array. Values that are counted once do not count here: streams
 /// would wait for each other to look each of them up in one table.
@@ -44,7 +47,7 @@ pub(crate) struct Run {
     is_short: AtomicBool,
     /// Rows that the input has, as far as it knows.
     expected: Option<usize>,
-    /// Rows that tables have taken.
+    /// Rows that tables have taken, or that wait for them.
     came: AtomicU64,
 }
 
@@ -73,7 +76,7 @@ impl Run {
         self.came.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    /// How many rows are to come for each that tables have taken, those that wait among them.
+    /// How many rows are to come for each that tables have.
     fn to_come(&self) -> Option<f64> {
         let came = self.came.load(Ordering::Relaxed).max(1);
         let expected = self.expected.map(|expected| expected.saturating_mul(self.spec.sets()));
@@ -93,7 +96,8 @@ impl Run {
             rows: Vec::new(),
             ids: Vec::new(),
             charge: self.files.memory.charge(),
-            order: Order::default(),
+            orders: Default::default(),
+            has_taken_pending: false,
             waiting: Waiting::new(self.files.memory.charge()),
         };
         while let Some(batch) = input.next().await.transpose()? {
@@ -119,7 +123,7 @@ impl Run {
     ///
     /// # Errors
     /// Where neither memory nor the disk has room.
-    pub(crate) fn work(mut self) -> Result<(Arc<Spec>, Files, Vec<Work>)> {
+    pub(crate) fn work(mut self) -> Result<Left> {
         if *self.came.get_mut() == 0 {
             for rows in self.spec.rows_of_nothing()? {
                 self.large()?.add(&self.spec, &self.files, &rows, Some(0.0), 0, &mut Order::default())?;
@@ -128,14 +132,18 @@ impl Run {
         // Of no groups some accumulators have nothing to say.
         let small = self.small.get_mut().take().filter(|small| small.len() > 0);
         let Some(large) = self.large.take() else {
-            return Ok((self.spec, self.files, small.map(|small| Work::Table(Box::new(small))).into_iter().collect()));
+            return Ok(self.left(small.map(|small| Work::Table(Box::new(small))).into_iter().collect()));
         };
         if let Some(mut small) = small {
             let rows = small.take_rows()?;
             large.add(&self.spec, &self.files, &rows, Some(0.0), 0, &mut Order::default())?;
         }
         let work = settled(large, &self.spec, &self.files, 0)?;
-        Ok((self.spec, self.files, work))
+        Ok(self.left(work))
+    }
+
+    fn left(self, work: Vec<Work>) -> Left {
+        Left { spec: self.spec, secret: self.secret, files: self.files, turns: Arc::new(Turns::new(work)) }
     }
 }
 
@@ -143,21 +151,32 @@ impl Run {
 /// files are read.
 fn settled(tables: Partitions, spec: &Spec, files: &Files, level: usize) -> Result<Vec<Work>> {
     let secret = tables.secret;
-    let (mut work, mut in_memory) = (Vec::new(), Vec::new());
+    let (mut work, mut in_memory, mut own) = (Vec::new(), Vec::new(), Order::default());
     for mut table in tables.into_tables() {
-        // What is still in memory belongs to the same groups.
-        if !table.file.is_empty() && table.len() > 0 {
-            table.spill(spec, secret, files)?;
+        if !table.file.is_empty() {
+            take_pending(&mut table, spec, secret, files, &mut own)?;
         }
-        if let Some(file) = std::mem::take(&mut table.file).finish()? {
-            files.levels.set_max(level + 1);
-            work.push(Work::File { file, secret: secret.next(), level: level + 1 });
-        } else if table.len() > 0 {
+        if let Some(left) = left_of(&mut table, spec, secret, files, level)? {
+            work.push(left);
+        } else if table.len() > 0 || table.pending.rows() > 0 {
             in_memory.push(Work::Table(Box::new(table)));
         }
     }
     work.extend(in_memory);
     Ok(work)
+}
+
+/// The file of a table of which some groups have left memory, with all others; `None` where all are there.
+fn left_of(table: &mut Partition, spec: &Spec, secret: Secret, files: &Files, level: usize) -> Result<Option<Work>> {
+    // What is still in memory belongs to the same groups.
+    if !table.file.is_empty() && table.len() > 0 {
+        table.spill(spec, secret, files)?;
+    }
+    let file = std::mem::take(&mut table.file).finish()?;
+    Ok(file.map(|file| {
+        files.levels.set_max(level + 1);
+        Work::File { file, secret: secret.next(), level: level + 1 }
+    }))
 }
 
 /// The work of a stream.
@@ -172,8 +191,10 @@ struct Stream<'a> {
     rows: Vec<u32>,
     ids: Vec<usize>,
     charge: Charge,
-    order: Order,
-    /// Rows that go to the large tables soon.
+    /// Of a batch, and of rows that have waited for one table.
+    orders: (Order, Order),
+    has_taken_pending: bool,
+    /// Rows that go to the large tables soon, of those that do not wait for each of them.
     waiting: Waiting,
 }
 
@@ -183,7 +204,17 @@ impl Stream<'_> {
             self.leave_front()?;
         }
         let Some(front) = &mut self.front else {
-            let groups = self.run.large.get().map_or(0, Partitions::made);
+            let large = self.run.large.get();
+            let groups = large.map_or(0, Partitions::made);
+            if groups >= FAR_GROUPS
+                && !self.has_taken_pending
+                && let Some(source) = Source::of(&batch)
+            {
+                match large.is_some_and(Partitions::is_short) {
+                    false => return self.postpone(&source),
+                    true => self.take_pending()?,
+                }
+            }
             return if self.waiting.push(batch, groups) { self.add_waiting() } else { Ok(()) };
         };
         let count = batch.packed.len();
@@ -206,9 +237,26 @@ impl Stream<'_> {
         Ok(())
     }
 
+    /// Has tables take what waits for each: memory has run out, and nothing waits so any more.
+    fn take_pending(&mut self) -> Result<()> {
+        let (Run { spec, files, .. }, mut own) = (self.run, std::mem::take(&mut self.orders.1));
+        self.run.large()?.take_all_pending(spec, files, self.run.to_come(), self.first, &mut own)?;
+        self.has_taken_pending = true;
+        Ok(())
+    }
+
+    /// Has rows wait for each of the large tables.
+    fn postpone(&mut self, source: &Source<'_>) -> Result<()> {
+        self.add_waiting()?;
+        let (Run { spec, files, .. }, (order, own)) = (self.run, &mut self.orders);
+        self.run.large()?.postpone(spec, files, source, self.run.to_come(), self.first, (order, own))?;
+        self.run.has_taken(source.batch.packed.len());
+        Ok(())
+    }
+
     fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
         let Run { spec, files, .. } = self.run;
-        self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.order)
+        self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.orders.0)
     }
 
     fn add_waiting(&mut self) -> Result<()> {
@@ -256,6 +304,8 @@ impl Stream<'_> {
 /// What is left to be given out, shared by the outputs.
 pub(crate) struct Left {
     pub(crate) spec: Arc<Spec>,
+    /// Of the tables.
+    pub(crate) secret: Secret,
     pub(crate) files: Files,
     pub(crate) turns: Arc<Turns>,
 }
@@ -277,6 +327,16 @@ impl Left {
                 let Some(taken) = turn.take() else { return Ok::<_, DataFusionError>(None) };
                 match taken.work {
                     Work::Table(mut table) => {
+                        // Rows of the input alone wait.
+                        if table.pending.rows() > 0 {
+                            let Left { spec, secret, files, .. } = left.as_ref();
+                            take_pending(&mut table, spec, *secret, files, &mut Order::default())?;
+                            if let Some(file) = left_of(&mut table, spec, *secret, files, 0)? {
+                                drop(table);
+                                left.turns.add(vec![file]);
+                                continue;
+                            }
+                        }
                         let batch = table.take_batch(&left.spec, &left.spec.schema, false)?;
                         let rows = left.files.batch_rows;
                         let slices: Vec<Result<RecordBatch>> = (0..batch.num_rows())
@@ -417,7 +477,7 @@ fn add_known(
     let values = partial.values.iter().map(|arrays| arrays.iter().map(taken).collect::<Result<Vec<_>>>());
     let values = values.collect::<Result<Vec<_>>>()?;
     let (rows, filters) = (&known.values()[..], &partial.filters[..]);
-    let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None };
+    let portion = Portion { batch: partial, hashes, rows, values: &values, filters, to_come: None, came: 0 };
     let wish = wish_of(bytes_with(table.bytes(), &values)?);
     table.add_known(&portion, wish, ids)
 }

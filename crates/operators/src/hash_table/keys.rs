@@ -115,6 +115,40 @@ pub(crate) enum Keys {
     Bytes(ByteKeys),
 }
 
+impl Keys {
+    /// Keys.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Word32(words) => words.len(),
+            Self::Word64(words) => words.len(),
+            Self::Word128(words) => words.len(),
+            Self::Bytes(keys) => keys.ends.len(),
+        }
+    }
+
+    /// None yet, of the same kind, with room for so many; of bytes for none.
+    pub(crate) fn with_room(&self, count: usize) -> Self {
+        match self {
+            Self::Word32(_) => Self::Word32(Vec::with_capacity(count)),
+            Self::Word64(_) => Self::Word64(Vec::with_capacity(count)),
+            Self::Word128(_) => Self::Word128(Vec::with_capacity(count)),
+            Self::Bytes(_) => Self::Bytes(ByteKeys { bytes: Vec::new(), ends: Vec::new() }),
+        }
+    }
+
+    /// Adds those of some rows, packed alike.
+    pub(crate) fn push_rows(&mut self, from: &Self, rows: &[u32]) {
+        match (self, from) {
+            (Self::Word32(words), Self::Word32(from)) => words.extend(rows.iter().map(|&row| from[row as usize])),
+            (Self::Word64(words), Self::Word64(from)) => words.extend(rows.iter().map(|&row| from[row as usize])),
+            (Self::Word128(words), Self::Word128(from)) => words.extend(rows.iter().map(|&row| from[row as usize])),
+            (Self::Bytes(keys), Self::Bytes(from)) => rows.iter().for_each(|&row| keys.push(from.get(row as usize))),
+            // A packing packs all batches in one way.
+            _ => {}
+        }
+    }
+}
+
 /// Runs of bytes, one behind the other: keys that are texts, or rows of columns of which some are.
 ///
 /// ```text
@@ -163,12 +197,7 @@ impl Packed {
 
     /// Rows.
     pub(crate) fn len(&self) -> usize {
-        match &self.keys {
-            Keys::Word32(words) => words.len(),
-            Keys::Word64(words) => words.len(),
-            Keys::Word128(words) => words.len(),
-            Keys::Bytes(keys) => keys.ends.len(),
-        }
+        self.keys.len()
     }
 
     /// Bytes of the keys.

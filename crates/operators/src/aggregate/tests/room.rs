@@ -42,7 +42,8 @@ fn a_table_has_little_more_room_than_its_groups_need() {
             let mut at = 0;
             while at < numbers.len() {
                 let Rows { values, filters, .. } = &rows;
-                let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers[at..], values, filters, to_come };
+                let portion =
+                    Portion { batch: &rows, hashes: &hashes, rows: &numbers[at..], values, filters, to_come, came: 0 };
                 at += table.add_some(&portion, Wish::IfFree, &mut ids).unwrap();
                 calls += 1;
             }
@@ -69,7 +70,8 @@ fn rows_of_groups_that_are_there_are_taken_where_there_is_no_room_for_more_group
         rows.packed.hashes(secret, &mut hashes);
         all_rows(&mut numbers, rows.packed.len());
         let Rows { values, filters, .. } = &rows;
-        let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None };
+        let portion =
+            Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None, came: 0 };
         if table.add(&portion, Wish::IfFree, &mut ids).is_ok() {
             (start, refused) = (start + LOT, 0);
         } else {
@@ -81,7 +83,7 @@ fn rows_of_groups_that_are_there_are_taken_where_there_is_no_room_for_more_group
     let rows = spec.rows(&lot(0, u64::MAX >> 1)).unwrap().next().unwrap().unwrap();
     rows.packed.hashes(secret, &mut hashes);
     let Rows { values, filters, .. } = &rows;
-    let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None };
+    let portion = Portion { batch: &rows, hashes: &hashes, rows: &numbers, values, filters, to_come: None, came: 0 };
     assert!(table.add(&portion, Wish::IfFree, &mut ids).is_err());
     table.add_known(&portion, Wish::IfFree, &mut ids).unwrap();
     assert_eq!(table.len(), groups);

@@ -190,3 +190,17 @@ fn texts_that_are_too_many_for_an_array_leave_memory() {
         assert!(sorted(&found, 1) == sorted(&expected, 1), "{key}");
     }
 }
+
+#[test]
+fn few_rows_wait_for_groups_that_do_not_come() {
+    // Each another one at first, so that all are expected to be, and then the same again and again.
+    let keys = |rows: i64| keyed(&(0..rows).map(|row| row % 5000).collect::<Vec<_>>());
+    let groups = |rows: i64| {
+        let plan = own(&table(&keys(rows), 1, 500), &["key"], &[Wanted(count_udaf(), "*", false, None)]);
+        let found = run(Arc::clone(&plan), context(1 << 30)).unwrap();
+        assert_eq!(found.num_rows(), 5000, "{rows}");
+        peak(&plan)
+    };
+    let (once, often) = (groups(5000), groups(400_000));
+    assert!(often < 4 * once, "{often} bytes where there are {once} if each key is there once");
+}
