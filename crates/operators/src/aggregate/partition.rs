@@ -104,13 +104,19 @@ impl Partition {
         self.pending.push(source, rows, groups)
     }
 
-    /// Whether so many rows wait that it is time to take them: they have half the bytes that groups are expected to have in the end, or a sixteenth
-    /// of those that they have where nobody knows. What is expected is known anew when they are taken: where that is far away it may be wrong.
-    pub(super) fn is_due(&self) -> bool {
+    /// Whether so many rows wait that it is time to take them. They may have half the bytes that groups are expected to have in the end, or as many
+    /// where no others come then; or a sixteenth of those that groups have where nobody knows. What is expected is known anew when they are taken:
+    /// where that is far away it may be wrong. `to_come` as in [`Portion`].
+    pub(super) fn is_due(&self, to_come: Option<f64>) -> bool {
         let (waiting, held) = (self.pending.full_bytes(), self.bytes());
-        let enough = match self.expected {
-            Some(expected) => (held as f64 * expected as f64 / self.len().max(1) as f64) as usize / 2,
-            None => held / 16,
+        let enough = match (self.expected, to_come) {
+            (Some(expected), Some(to_come)) => {
+                let in_the_end = held as f64 * expected as f64 / self.len().max(1) as f64;
+                let pending = self.pending.rows() as f64;
+                let all = waiting as f64 * (1.0 + (self.rows as f64 + pending) * to_come / pending.max(1.0));
+                if all <= in_the_end { in_the_end as usize } else { in_the_end as usize / 2 }
+            }
+            _ => held / 16,
         };
         waiting > 0 && waiting >= enough.clamp(held / 16, held * PENDING_MOST)
     }

@@ -246,7 +246,7 @@ impl Partitions {
             let rows = &order.rows[starts[partition]..starts[partition + 1]];
             let mut table = self.tables[partition].lock();
             let taken = table.postpone(source, rows);
-            if taken == rows.len() && !table.is_due() {
+            if taken == rows.len() && !table.is_due(to_come) {
                 continue;
             }
             let pending = table.pending.take();
@@ -287,26 +287,18 @@ impl Partitions {
         Ok(())
     }
 
-    /// Takes rows that have waited for a table. It grows for these and no others: before more come as many have to wait.
+    /// Takes rows that have waited for a table.
     fn add_pending(
         &self,
         spec: &Spec,
         files: &Files,
         partition: usize,
-        mut pending: Pending,
+        pending: Pending,
         to_come: Option<f64>,
         own: &mut Order,
     ) -> Result<()> {
-        loop {
-            let came = pending.rows();
-            let Some((rows, bytes)) = pending.pop()? else { return Ok(()) };
-            own.put_all(&rows.packed, self.secret, &files.memory);
-            let Order { hashes, rows: numbers, ids, .. } = &mut *own;
-            let portion = Portion { came, ..whole(&rows, hashes, numbers, to_come) };
-            self.add_portion(spec, files, partition, &portion, ids)?;
-            drop(rows);
-            pending.give_back(bytes);
-        }
+        let add = |all: &Portion<'_>, ids: &mut Vec<usize>| self.add_portion(spec, files, partition, all, ids);
+        each_pending(pending, (self.secret, to_come), files, own, add)
     }
 
     /// Notes whether rows from a file are of more than one group.
@@ -378,13 +370,8 @@ pub(crate) fn take_pending(
     files: &Files,
     own: &mut Order,
 ) -> Result<()> {
-    let mut pending = table.pending.take();
-    loop {
-        let came = pending.rows();
-        let Some((rows, bytes)) = pending.pop()? else { return Ok(()) };
-        own.put_all(&rows.packed, secret, &files.memory);
-        let Order { hashes, rows: numbers, ids, .. } = &mut *own;
-        let all = Portion { came, ..whole(&rows, hashes, numbers, Some(0.0)) };
+    let pending = table.pending.take();
+    each_pending(pending, (secret, Some(0.0)), files, own, |all, ids| {
         let (mut at, mut wish) = (0, Wish::IfFree);
         while at < all.rows.len() {
             match all.rest(at, |rows| table.add_some(rows, wish, ids)) {
@@ -396,6 +383,25 @@ pub(crate) fn take_pending(
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
+    })
+}
+
+/// Has `take` take rows that have waited for a table, those first that came first, and gives back what they have. A table grows for these and no others:
+/// before more come as many have to wait.
+fn each_pending(
+    mut pending: Pending,
+    (secret, to_come): (Secret, Option<f64>),
+    files: &Files,
+    own: &mut Order,
+    mut take: impl FnMut(&Portion<'_>, &mut Vec<usize>) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let came = pending.rows();
+        let Some((rows, bytes)) = pending.pop()? else { return Ok(()) };
+        own.put_all(&rows.packed, secret, &files.memory);
+        let Order { hashes, rows: numbers, ids, .. } = &mut *own;
+        take(&Portion { came, ..whole(&rows, hashes, numbers, to_come) }, ids)?;
         drop(rows);
         pending.give_back(bytes);
     }

@@ -27,6 +27,9 @@ pub(crate) const CHUNK_ROWS: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// Bytes at which a chunk is made of fewer rows: while it is put together its rows are there twice, in each stream. Of as many chunks as there
 /// may be, 64 GiB.
 const CHUNK_BYTES: usize = 1 << 20;
+/// The same of the first chunks of a stream, so many: of few rows those that are there twice are a part that counts.
+const FIRST_BYTES: usize = CHUNK_BYTES / 4;
+const FIRST_CHUNKS: usize = 128;
 /// Chunks that row numbers can tell from each other; the last number of all stands for no row.
 pub(crate) const CHUNKS_MAX: usize = (1 << 16) - 1;
 /// Bits of the hash by which the rows of a chunk are counted.
@@ -137,11 +140,18 @@ pub(crate) struct Pending {
     rows: VecDeque<Rows>,
     count: usize,
     charge: Charge,
+    /// Chunks that were made.
+    made: usize,
 }
 
 impl Pending {
     pub(crate) fn new(memory: &Arc<Memory>) -> Self {
-        Self { rows: VecDeque::new(), count: 0, charge: memory.charge() }
+        Self { rows: VecDeque::new(), count: 0, charge: memory.charge(), made: 0 }
+    }
+
+    /// Bytes of the next chunk, at most.
+    fn chunk_bytes(&self) -> usize {
+        if self.made < FIRST_CHUNKS { FIRST_BYTES } else { CHUNK_BYTES }
     }
 
     /// Charges rows that will be added.
@@ -160,7 +170,7 @@ impl Pending {
 
     /// Whether there are rows for a whole chunk.
     pub(crate) fn is_enough(&self) -> bool {
-        self.count >= CHUNK_ROWS || self.charge.bytes() >= CHUNK_BYTES
+        self.count >= CHUNK_ROWS || self.charge.bytes() >= self.chunk_bytes()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -183,13 +193,13 @@ impl Pending {
     /// # Errors
     /// Where the pool has no memory to put them together: nothing has changed then. Where they do not fit one array.
     pub(crate) fn take(&mut self, spec: &Spec, secret: Secret, memory: &Arc<Memory>, wish: Wish) -> Result<Chunk> {
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut bytes, most) = (0, 0, self.chunk_bytes());
         let mut parts: Vec<Rows> = Vec::new();
         for rows in &self.rows {
             let wanted = rows.count.min(CHUNK_ROWS - count);
             let part = if wanted < rows.count { rows.slice(0, wanted) } else { rows.clone() };
             let more = part.bytes();
-            if wanted == 0 || (count > 0 && bytes + more > CHUNK_BYTES) {
+            if wanted == 0 || (count > 0 && bytes + more > most) {
                 break;
             }
             parts.push(part);
@@ -213,6 +223,7 @@ impl Pending {
             }
         }
         self.count -= count;
+        self.made += 1;
         let column = |of: &dyn Fn(&Rows) -> &[ArrayRef], at: usize| {
             let arrays: Vec<&dyn Array> = parts.iter().map(|rows| of(rows)[at].as_ref()).collect();
             together(&arrays)
