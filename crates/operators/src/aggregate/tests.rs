@@ -12,13 +12,14 @@ use datafusion_execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPoo
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_expr::AggregateUDF;
+use datafusion_functions_aggregate::array_agg::array_agg_udaf;
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::expressions::{col, lit};
+use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -126,6 +127,17 @@ fn stock_by(
     let aggregates: Vec<_> = wanted.iter().map(|wanted| aggregate(&schema, wanted)).collect();
     let filters: Vec<Option<Arc<dyn PhysicalExpr>>> =
         wanted.iter().map(|wanted| wanted.3.map(|filter| col(filter, &schema).unwrap())).collect();
+    two_stages(input, group_by, aggregates, filters, is_joined)
+}
+
+fn two_stages(
+    input: &Arc<dyn ExecutionPlan>,
+    group_by: &PhysicalGroupBy,
+    aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    filters: Vec<Option<Arc<dyn PhysicalExpr>>>,
+    is_joined: bool,
+) -> Arc<dyn ExecutionPlan> {
+    let schema = input.schema();
     let partial = AggregateExec::try_new(
         AggregateMode::Partial,
         group_by.clone(),
@@ -591,6 +603,21 @@ fn what_cannot_be_packed_or_has_an_order_is_left_to_the_engine() {
     assert_eq!(own(&input, &["id"], &[]).name(), "HashAggregateExec");
     let all = stock(&input, &[], &[Wanted(count_udaf(), "*", false, None)], false);
     assert_eq!(HashAggregates.optimize(all, &ConfigOptions::default()).unwrap().name(), "AggregateExec");
+
+    // One aggregate with an order of its own is enough.
+    let schema = input.schema();
+    let id = || col("id", &schema).unwrap();
+    let group_by = PhysicalGroupBy::new_single(vec![(id(), "id".to_owned())]);
+    for (order, expected) in
+        [(vec![], "HashAggregateExec"), (vec![PhysicalSortExpr::new_default(id())], "AggregateExec")]
+    {
+        let listed =
+            AggregateExprBuilder::new(array_agg_udaf(), vec![id()]).schema(Arc::clone(&schema)).alias("listed");
+        let listed = Arc::new(listed.order_by(order).build().unwrap());
+        let aggregates = vec![aggregate(&schema, &Wanted(count_udaf(), "*", false, None)), listed];
+        let stages = two_stages(&input, &group_by, aggregates, vec![None, None], false);
+        assert_eq!(HashAggregates.optimize(stages, &ConfigOptions::default()).unwrap().name(), expected);
+    }
 }
 
 /// Rows in a stream, and another stream that fails.
